@@ -85,6 +85,18 @@ def test_every_make_target_and_every_extra_that_a_page_names_exists():
     assert set(extras) <= set(project["optional-dependencies"])
 
 
+def test_each_attack_names_its_code_and_its_tests_and_each_test_of_security_is_named():
+    text = (ROOT / "docs" / "attacks.md").read_text("utf-8")
+    code, link = r"`[\w/.]+`", r"\[\w+\.py\]\(\.\./tests/[\w/.]+\)"
+    row_of_attack = re.compile(rf"\| .+ \| .+ \| {code}(, {code})* \| {link}(, {link})* \|")
+    rows = [row for row in text.splitlines() if row.startswith("| ") and not row.endswith("| test |")]
+    assert len(rows) > 50
+    assert [row for row in rows if not row_of_attack.fullmatch(row)] == []
+    named = set(re.findall(r"\(\.\./(tests/security/[\w.]+)\)", text))
+    there = {f"tests/security/{path.name}" for path in (ROOT / "tests" / "security").glob("test_*.py")}
+    assert there - named == set()
+
+
 @pytest.mark.parametrize("name", ["README.md", "docs/engines.md", "docs/operations.md"])
 def test_every_value_of_the_chart_that_a_page_names_exists(name):
     values = yaml.safe_load((ROOT / "helm" / "callgate" / "values.yaml").read_text("utf-8"))

@@ -1,6 +1,7 @@
 """Limits a minute of API keys: never exceeded in any minute, by however many gateways, and told in headers."""
 
 import asyncio
+import base64
 import dataclasses
 import re
 
@@ -16,6 +17,7 @@ from sample_tools import WEATHER
 
 from gateway.access.rate_limits import LimitKind, RateLimits
 from gateway.errors import RateLimited
+from gateway.generation.allowance import PIXELS_PER_TOKEN
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, GrammarTooSlow
 from runtime.events import PromptRendered, SelectionStats, TextDelta
 
@@ -156,6 +158,16 @@ async def test_thoughts_in_a_conversation_count_as_prompt(client):
     own = await key_of(client, tokens_per_minute=1000)
     answer = await client.post(URL, json=asked, headers=own)
     assert told(answer, "tokens") == ["1000", str(1000 - (400 + len("HiHello.Hi")) // 4 - 20)]
+
+
+async def test_images_count_by_their_pixels(client):
+    """Engines do not say how many tokens an image takes: without a guess, it would take none."""
+    gif = base64.b64encode(b"GIF89a\x4b\0\x0a\0\0\0\0\x2c\0\0\0\0\x4b\0\x0a\0\0").decode()
+    image = {"type": "image_url", "image_url": {"url": f"data:image/gif;base64,{gif}"}}
+    own = await key_of(client, tokens_per_minute=1000)
+    asked = body(max_tokens=20, messages=[{"role": "user", "content": [image] * 300}])
+    answer = await client.post(URL, json=asked, headers=own)
+    assert told(answer, "tokens") == ["1000", str(1000 - 75 * 10 * 300 // PIXELS_PER_TOKEN - 20)]
 
 
 async def test_drafts_that_are_not_taken_count_too(client, runtime):

@@ -23,7 +23,8 @@ from gateway.generation.turn import Turn
 from gateway.settings import Settings
 from gateway.telemetry.exporters import open_meters, open_provider
 from runtime.errors import DeadlineExceeded, GenerationFailed
-from runtime.events import Finished, SelectionStats, TextDelta
+from runtime.events import BrokenDraft, Finished, SelectionStats, TextDelta
+from runtime.inspection import TokenPlace
 from runtime.protocol import Health
 from runtime.request import Message
 from toolspecs.tool import Tool
@@ -182,6 +183,21 @@ async def test_stop_sequences_are_content(attributes_with, is_captured):
     found = await attributes_with({"stop": ["a secret end"]}, capture_content=is_captured)
     assert found.get("gen_ai.request.stop_sequences") == ('["a secret end"]' if is_captured else None)
     assert ("secret" in str(dict(found))) == is_captured
+
+
+async def test_where_a_draft_left_the_grammar_is_told_without_the_keys_that_the_model_wrote(
+    attributes_with, runtime
+):
+    *deltas, finished = text("Hello.")
+    broken = BrokenDraft(7, TokenPlace("arguments", 0, "get_weather", ("a secret",), "value"))
+    drafted = SelectionStats("draft", 2, is_exact=False, num_computed_tokens=None, broken=(broken,))
+    runtime.script = [
+        *deltas,
+        dataclasses.replace(finished, stats=dataclasses.replace(STATS, selection=drafted)),
+    ]
+    found = await attributes_with()
+    assert found["callgate.selection.broken"] == ("arguments get_weather",)
+    assert "secret" not in str(dict(found))
 
 
 async def test_more_tokens_than_otlp_has_numbers_can_be_asked_for(attributes_with, spans, caplog):

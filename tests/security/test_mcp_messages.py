@@ -1,10 +1,13 @@
 """Messages to the MCP front: the SDK reads and writes them on the event loop, so what they hold is bounded."""
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from compiler.argument_faults import argument_faults
 from gateway.routes.mcp_routes import MAX_VALUES
-from gateway.toolsets.mcp_front import PAGE_VALUES
+from gateway.toolsets.mcp_front import PAGE_VALUES, ToolsetFront
 from toolspecs.tool import Tool
 
 HEADERS = {"Accept": "application/json, text/event-stream"}
@@ -47,6 +50,30 @@ async def test_a_tool_of_very_many_values_is_listed_without_its_schema(client):
     assert first["inputSchema"] == third["inputSchema"] == small
     assert second["inputSchema"] == {"type": "object"}
     assert f"{PAGE_VALUES + 6} JSON values" in second["description"]
+
+
+async def test_an_error_that_nobody_foresaw_is_told_by_the_log_alone(client, monkeypatch, caplog):
+    """The SDK sends its text to the client."""
+
+    def fail(*_):
+        raise RuntimeError("the file /etc/secret")
+
+    await put(client, a={"type": "object"})
+    monkeypatch.setattr(ToolsetFront, "list_tools", fail)
+    answer = await client.post("/mcp/x", json=message("tools/list"))
+    assert answer.json()["error"]["message"] == "the gateway failed; its log says why"
+    assert "secret" not in answer.text
+    assert "/etc/secret" in caplog.text
+
+
+async def test_no_span_is_made_of_what_a_message_says(client, monkeypatch):
+    """The SDK makes spans of methods, ids and trace contexts that clients choose."""
+    tracing, made = TracerProvider(), InMemorySpanExporter()
+    tracing.add_span_processor(SimpleSpanProcessor(made))
+    monkeypatch.setattr("mcp.shared._otel._tracer", tracing.get_tracer("mcp"))
+    await put(client, a={"type": "object"})
+    assert (await client.post("/mcp/x", json=message("tools/list"))).is_success
+    assert made.get_finished_spans() == ()
 
 
 def test_pointers_of_faults_are_short():
