@@ -10,6 +10,7 @@ import typer
 import yaml
 from fake_runtime import FakeRuntime
 
+from compiler.syntaxes import SYNTAXES
 from gateway.access.api_keys import KeyTerms
 from gateway.access.cors import EXPOSED
 from gateway.api_document.document import describe
@@ -154,6 +155,11 @@ def test_every_command_and_every_option_is_documented():
     shared = {setting.option for setting in settings_table()} | {"--help"}
     options = {option for own in commands.values() for option in own} - shared
     assert [option for option in options if not re.search(rf"{option}(?![\w-])", text)] == []
+
+
+def test_the_table_of_syntaxes_has_every_row():
+    cells = re.findall(r"^\| (`.*?`) \|", (ROOT / "docs" / "syntaxes.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == sorted(SYNTAXES)
 
 
 def test_every_field_of_a_models_table_is_documented():
