@@ -10,6 +10,7 @@ import typer
 import yaml
 from fake_runtime import FakeRuntime
 
+from compiler.regular.formats import FORMATS
 from compiler.syntaxes import SYNTAXES
 from gateway.access.api_keys import KeyTerms
 from gateway.access.cors import EXPOSED
@@ -160,6 +161,12 @@ def test_every_command_and_every_option_is_documented():
 def test_the_table_of_syntaxes_has_every_row():
     cells = re.findall(r"^\| (`.*?`) \|", (ROOT / "docs" / "syntaxes.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == sorted(SYNTAXES)
+
+
+def test_the_table_of_formats_has_every_format():
+    section = (ROOT / "docs" / "soundness.md").read_text("utf-8").partition("\n### Formats\n")[2]
+    cells = re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.MULTILINE)
+    assert sorted(name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)) == sorted(FORMATS)
 
 
 def test_every_field_of_a_models_table_is_documented():
