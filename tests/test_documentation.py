@@ -36,6 +36,7 @@ from gateway.wire.turn_fields import CallgateFields, ToolSearchFields
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LAYERS = ("toolspecs", "compiler", "runtime", "gateway")
 PICTURE = ROOT / "docs" / "architecture.svg"
 API = (ROOT / "docs" / "api.md").read_text("utf-8")
 IMPORTING = (ROOT / "docs" / "importing.md").read_text("utf-8")
@@ -102,12 +103,21 @@ def test_every_file_in_the_picture_exists():
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("layer", ["compiler", "runtime"])
+@pytest.mark.parametrize("layer", LAYERS)
 def test_the_map_of_a_layer_names_each_of_its_files_once(layer):
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     table = text.partition(f"\n| files in `{layer}/` |")[2].partition("\n\n")[0]
+    cells = " ".join(re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE))
     files = [path.name for path in (ROOT / layer).glob("*.py") if path.name != "__init__.py"]
-    assert sorted(re.findall(r"`(\w+\.py)`", table)) == sorted(files)
+    assert sorted(re.findall(r"`(\w+\.py)`", cells)) == sorted(files)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_map_of_a_layer_names_each_of_its_packages(layer):
+    section = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition(f"\n## {layer}: ")[2]
+    cells = " ".join(re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.MULTILINE))
+    named = {name.removeprefix(f"{layer}/") for name in re.findall(r"`([\w/]+)/`", cells)}
+    assert named == {path.parent.name for path in (ROOT / layer).glob("*/__init__.py")}
 
 
 def test_every_setting_in_the_readme_and_in_the_table_of_operations_exists():
