@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -255,6 +256,23 @@ def test_every_error_is_in_the_table_in_the_row_of_its_status():
     }
     others = {(404, "not_found"), (405, "method_not_allowed"), (500, "internal_error")}
     assert written - others == {row for row in STATUSES.values() if row[0] != CLIENT_CLOSED_REQUEST}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_docstring_of_a_layers_errors_draws_their_tree(layer):
+    errors = import_module(f"{layer}.errors")
+    own = [
+        each
+        for each in vars(errors).values()
+        if isinstance(each, type) and each.__module__ == errors.__name__
+    ]
+    bases = {each.__name__: each.__bases__[0].__name__ for each in own if issubclass(each, Exception)}
+    drawn, path = {}, re.findall(r"^\w+$", errors.__doc__, re.MULTILINE)
+    for branch, name in re.findall(r"^([│ ]*[├└])── (\w+)", errors.__doc__, re.MULTILINE):
+        del path[len(branch) // 4 + 1 :]
+        drawn[name] = path[-1]
+        path.append(name)
+    assert drawn == {name: base for name, base in bases.items() if base in bases}
 
 
 def _anchors(page: Path) -> set[str]:
