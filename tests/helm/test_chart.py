@@ -4,6 +4,7 @@ import itertools
 import re
 import shutil
 import subprocess
+import tomllib
 
 import pytest
 import yaml
@@ -367,6 +368,21 @@ def test_the_chart_takes_every_setting_that_it_does_not_set_itself():
     assert [name for name in taken if not re.fullmatch(others, name)] == [], WRITE
     text = SCHEMA_FILE.read_text("utf-8")
     assert text == with_settings(text), WRITE
+
+
+@pytest.mark.parametrize(
+    ("engine", "refused"),
+    [("embedded", {"tokenizer", "engine_ca_bundle"}), ("vllm", {"adapter", "particles"})],
+)
+def test_no_setting_is_written_twice(engine, refused):
+    """A file of TOML that has a key twice cannot be read."""
+    own = properties_of(properties_of(SCHEMA)["gateway"])["settings"]["properties"]
+    taken = {setting.name: 1 for setting in settings_table() if setting.name not in own.keys() | refused}
+    values = {"engine": {"kind": engine}, "runtime": {"model": "a/b"}, "gateway": {"settings": taken}}
+    [config] = [
+        each for each in render(yaml.safe_dump(values)).values() if "callgate.toml" in each.get("data", {})
+    ]
+    assert tomllib.loads(config["data"]["callgate.toml"]).keys() >= taken.keys()
 
 
 def test_the_default_values_are_documented_by_the_schema_key_for_key():
