@@ -56,6 +56,12 @@ UNUSUAL_DEFAULTS = {
     "1073741824",  # 1 GiB
 }
 """Defaults that the table of settings writes in words."""
+UNANSWERED = {
+    *("ToolspecsError", "RuntimeFault", "GatewayError"),
+    *("TooManyValues", "TooDeep", "UnsupportedKeyword"),
+    *("ModelLoadError", "AdapterLoadError", "UnusableDevice", "SettingsError", "BenchMissing"),
+}
+"""Errors that no request ends with: roots, those that are raised again as others, and those of commands."""
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -260,19 +266,28 @@ def test_every_error_is_in_the_table_in_the_row_of_its_status():
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_the_docstring_of_a_layers_errors_draws_their_tree(layer):
-    errors = import_module(f"{layer}.errors")
-    own = [
-        each
-        for each in vars(errors).values()
-        if isinstance(each, type) and each.__module__ == errors.__name__
-    ]
-    bases = {each.__name__: each.__bases__[0].__name__ for each in own if issubclass(each, Exception)}
-    drawn, path = {}, re.findall(r"^\w+$", errors.__doc__, re.MULTILINE)
-    for branch, name in re.findall(r"^([│ ]*[├└])── (\w+)", errors.__doc__, re.MULTILINE):
+    own = _errors_of(layer)
+    drawing = import_module(f"{layer}.errors").__doc__
+    drawn, path = {}, re.findall(r"^\w+$", drawing, re.MULTILINE)
+    for branch, name in re.findall(r"^([│ ]*[├└])── (\w+)", drawing, re.MULTILINE):
         del path[len(branch) // 4 + 1 :]
         drawn[name] = path[-1]
         path.append(name)
-    assert drawn == {name: base for name, base in bases.items() if base in bases}
+    assert drawn == {
+        name: error.__base__.__name__ for name, error in own.items() if error.__base__.__name__ in own
+    }
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_error_that_a_request_may_meet_has_a_status(layer):
+    unknown = {name for name, error in _errors_of(layer).items() if STATUSES.keys().isdisjoint(error.__mro__)}
+    assert unknown - UNANSWERED == set(), "give it a row in gateway/http/problems.py"
+
+
+def _errors_of(layer: str) -> dict[str, type[Exception]]:
+    errors = import_module(f"{layer}.errors")
+    found = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Exception)]
+    return {error.__name__: error for error in found if error.__module__ == errors.__name__}
 
 
 def _anchors(page: Path) -> set[str]:
