@@ -177,13 +177,13 @@ def test_every_command_and_every_option_is_documented():
 
 def test_the_table_of_syntaxes_has_every_row():
     cells = re.findall(r"^\| (`.*?`) \|", (ROOT / "docs" / "syntaxes.md").read_text("utf-8"), re.MULTILINE)
-    assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == sorted(SYNTAXES)
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == SYNTAXES.keys()
 
 
 def test_the_table_of_formats_has_every_format():
     section = (ROOT / "docs" / "soundness.md").read_text("utf-8").partition("\n### Formats\n")[2]
     cells = re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.MULTILINE)
-    assert sorted(name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)) == sorted(FORMATS)
+    assert {name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)} == FORMATS.keys()
 
 
 def test_every_field_of_a_models_table_is_documented():
