@@ -11,14 +11,14 @@ GatewayError
 │   └── UnreadableBody   the body may be JSON, but it holds too much or is nested too deeply
 ├── InvalidField         a field of a request is of the wrong type, or cannot be honoured
 │   ├── UnknownField     there is no such field
+│   ├── ToolsetConflict  the toolsets of one request define a tool twice
+│   ├── TooManyTools     the tools of one request are too many or too large together
 │   ├── ThreadUnsupported  a Messages request refers to a stored thread
 │   └── UnknownPrevious  a Responses request continues a response that is not stored
 ├── NoEffect             a field has no effect on this answer, and the setting `strict_fields` is on
-├── ToolsetConflict      the toolsets of one request define a tool twice
 ├── UnknownKey           there is no API key with this id
 ├── TooManyKeys          there are as many API keys as there may be
 ├── UnknownResponse      no response is stored under this id
-├── TooManyTools         the tools of one request are too many or too large together
 ├── RefusedTool          the schema of an inline tool cannot be enforced: its index in `tools`
 ├── MalformedHead        the head of the request can be read in two ways, or is not for this server
 ├── Unauthorized         the API key is missing or wrong

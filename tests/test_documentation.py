@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,8 @@ import typer
 import yaml
 from fake_runtime import FakeRuntime
 
+from compiler.regular.formats import FORMATS
+from compiler.syntaxes import SYNTAXES
 from gateway.access.api_keys import KeyTerms
 from gateway.access.cors import EXPOSED
 from gateway.api_document.document import describe
@@ -34,6 +37,7 @@ from gateway.wire.turn_fields import CallgateFields, ToolSearchFields
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LAYERS = ("toolspecs", "compiler", "runtime", "gateway")
 PICTURE = ROOT / "docs" / "architecture.svg"
 API = (ROOT / "docs" / "api.md").read_text("utf-8")
 IMPORTING = (ROOT / "docs" / "importing.md").read_text("utf-8")
@@ -52,6 +56,12 @@ UNUSUAL_DEFAULTS = {
     "1073741824",  # 1 GiB
 }
 """Defaults that the table of settings writes in words."""
+UNANSWERED = {
+    *("ToolspecsError", "RuntimeFault", "GatewayError"),
+    *("TooManyValues", "TooDeep", "UnsupportedKeyword"),
+    *("ModelLoadError", "AdapterLoadError", "UnusableDevice", "SettingsError", "BenchMissing"),
+}
+"""Errors that no request ends with: roots, those that are raised again as others, and those of commands."""
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -112,12 +122,21 @@ def test_every_file_in_the_picture_exists():
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("layer", ["compiler", "runtime"])
+@pytest.mark.parametrize("layer", LAYERS)
 def test_the_map_of_a_layer_names_each_of_its_files_once(layer):
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     table = text.partition(f"\n| files in `{layer}/` |")[2].partition("\n\n")[0]
+    cells = " ".join(re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE))
     files = [path.name for path in (ROOT / layer).glob("*.py") if path.name != "__init__.py"]
-    assert sorted(re.findall(r"`(\w+\.py)`", table)) == sorted(files)
+    assert sorted(re.findall(r"`(\w+\.py)`", cells)) == sorted(files)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_map_of_a_layer_names_each_of_its_packages(layer):
+    section = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition(f"\n## {layer}: ")[2]
+    cells = " ".join(re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.MULTILINE))
+    named = {name.removeprefix(f"{layer}/") for name in re.findall(r"`([\w/]+)/`", cells)}
+    assert named == {path.parent.name for path in (ROOT / layer).glob("*/__init__.py")}
 
 
 def test_every_setting_in_the_readme_and_in_the_table_of_operations_exists():
@@ -166,6 +185,17 @@ def test_every_command_and_every_option_is_documented():
     shared = {setting.option for setting in settings_table()} | {"--help"}
     options = {option for own in commands.values() for option in own} - shared
     assert [option for option in options if not re.search(rf"{option}(?![\w-])", text)] == []
+
+
+def test_the_table_of_syntaxes_has_every_row():
+    cells = re.findall(r"^\| (`.*?`) \|", (ROOT / "docs" / "syntaxes.md").read_text("utf-8"), re.MULTILINE)
+    assert {name for cell in cells for name in re.findall(r"`(\w+)`", cell)} == SYNTAXES.keys()
+
+
+def test_the_table_of_formats_has_every_format():
+    section = (ROOT / "docs" / "soundness.md").read_text("utf-8").partition("\n### Formats\n")[2]
+    cells = re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.MULTILINE)
+    assert {name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)} == FORMATS.keys()
 
 
 def test_every_field_of_a_models_table_is_documented():
@@ -244,6 +274,32 @@ def test_every_error_is_in_the_table_in_the_row_of_its_status():
     }
     others = {(404, "not_found"), (405, "method_not_allowed"), (500, "internal_error")}
     assert written - others == {row for row in STATUSES.values() if row[0] != CLIENT_CLOSED_REQUEST}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_docstring_of_a_layers_errors_draws_their_tree(layer):
+    own = _errors_of(layer)
+    drawing = import_module(f"{layer}.errors").__doc__
+    drawn, path = {}, re.findall(r"^\w+$", drawing, re.MULTILINE)
+    for branch, name in re.findall(r"^([│ ]*[├└])── (\w+)", drawing, re.MULTILINE):
+        del path[len(branch) // 4 + 1 :]
+        drawn[name] = path[-1]
+        path.append(name)
+    assert drawn == {
+        name: error.__base__.__name__ for name, error in own.items() if error.__base__.__name__ in own
+    }
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_error_that_a_request_may_meet_has_a_status(layer):
+    unknown = {name for name, error in _errors_of(layer).items() if STATUSES.keys().isdisjoint(error.__mro__)}
+    assert unknown - UNANSWERED == set(), "give it a row in gateway/http/problems.py"
+
+
+def _errors_of(layer: str) -> dict[str, type[Exception]]:
+    errors = import_module(f"{layer}.errors")
+    found = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Exception)]
+    return {error.__name__: error for error in found if error.__module__ == errors.__name__}
 
 
 def _anchors(page: Path) -> set[str]:

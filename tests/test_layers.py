@@ -116,6 +116,7 @@ def test_a_part_of_a_layer_imports_only_those_before_it(layer, order):
     wrong = {}
     for path in (path for path in sources() if path.parts[0] == layer):
         part = path.with_suffix("").parts[1]
+        assert part in order, f"name {part!r} in {layer.upper()}, after all that it imports"
         reached = (module.split(".") for module in imported_modules(parse(path), path))
         parts = {[*names, "__init__"][1] for names in reached if names[0] == layer}
         wrong[path] = parts - set(order[: order.index(part) + 1])

@@ -225,12 +225,8 @@ def _custom_arguments(tool: Tool) -> list[str] | None:
 
 @lru_cache
 def _rules(syntax: str | None) -> str:
-    """The rules that a result depends on, on one line: the version of the lowering and the row of a syntax.
-
-    Stored keys hash this text, so the classes in it keep the names that they had when keys were first stored.
-    """
-    row = repr(find_syntax(syntax)).replace("MessageFrame(", "Message(") if syntax else None
-    return json.dumps([LOWERING_VERSION, row])
+    """The rules that a result depends on, on one line: the version of the lowering and a row of syntaxes."""
+    return json.dumps([LOWERING_VERSION, repr(find_syntax(syntax)) if syntax else None])
 
 
 def _out_of_memory(limits: CompileLimits) -> LimitReached:

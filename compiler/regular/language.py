@@ -21,7 +21,7 @@ from compiler.regular.ecma import (
     nodes,
     parse,
 )
-from compiler.regular.formats import FORMATS, OUTER_LISTED
+from compiler.regular.formats import FORMATS
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ def may_be_valid(name: str, text: str) -> bool:
     """
     # Where `\d` is not that of ASCII, digits of other scripts are digits.
     digits = "".join("0" if char.isdigit() else char for char in text) if not text.isascii() else text
-    return language([PatternCondition(OUTER_LISTED[name])]).accepts(digits)
+    pattern = FORMATS[name].outer_listed or FORMATS[name].outer
+    return language([PatternCondition(pattern)]).accepts(digits)
 
 
 def union_of(languages: Iterable[Dfa]) -> Dfa:

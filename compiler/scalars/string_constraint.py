@@ -8,7 +8,7 @@ from typing import Any
 from compiler.errors import UnsupportedKeyword
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import MAX_COUNT, PatternError, disputed, meets_names
-from compiler.regular.formats import BASE64, FORMATS, Format, outer_pattern
+from compiler.regular.formats import BASE64, FORMATS, Format, WrittenTexts, outer_pattern
 from compiler.regular.language import PatternCondition, language, text_length, union_of
 from compiler.report import Note, Verdict
 from compiler.scalars.counted_repetition import MAX_LENGTH
@@ -86,7 +86,7 @@ class StringConstraint:
     @property
     def needs_guard(self) -> bool:
         """Whether rules of one of its formats, which count, take a second to compile."""
-        return any(name in FORMATS and FORMATS[name].lengths is not None for name in self.formats)
+        return any(known.lengths is not None for known in self.known_formats)
 
     @property
     def can_be_joined(self) -> bool:
@@ -111,13 +111,15 @@ class StringConstraint:
             return "properties"
         return "pattern" if self.has_patterns else "format"
 
-    def known_formats(self, *, is_guarded: bool) -> list[Format]:
-        """The formats that have force, for rules alone or beside a guard.
+    @property
+    def known_formats(self) -> Sequence[Format]:
+        """The formats that have force. By the specification an unknown one has none; the report says so."""
+        return [FORMATS[name] for name in self.formats if name in FORMATS]
 
-        By the specification an unknown format has none; the report says so.
-        """
-        known = [FORMATS[name] for name in self.formats if name in FORMATS]
-        return known if is_guarded else [form.where_counted(self.max_length) for form in known]
+    @property
+    def counted_formats(self) -> Sequence[WrittenTexts]:
+        """What is written of the formats that have force where no guard counts."""
+        return [known.where_counted(self.max_length) for known in self.known_formats]
 
     def conditions(self, *, is_guarded: bool = False) -> tuple[list[PatternCondition], list[Note]]:
         """The patterns and formats as conditions, and notes on the texts that these leave out.
@@ -133,12 +135,12 @@ class StringConstraint:
         notes = self._disputed()
         if any(map(meets_names, self.patterns)):
             notes.append(("pattern", Verdict.EXACT, _ASCII_WORDS))
-        for known in self.known_formats(is_guarded=is_guarded):
-            conditions.append(PatternCondition(known.pattern))
-            if is_guarded and known.lengths is not None:
-                conditions.append(PatternCondition(known.lengths))
-            if known.note:
-                notes.append(("format", Verdict.NARROWED, known.note))
+        for texts in self.known_formats if is_guarded else self.counted_formats:
+            conditions.append(PatternCondition(texts.pattern))
+            if is_guarded and texts.lengths is not None:
+                conditions.append(PatternCondition(texts.lengths))
+            if texts.note:
+                notes.append(("format", Verdict.NARROWED, texts.note))
         for name in self.excluded_formats:
             conditions.append(PatternCondition(outer_pattern(name, self.draft), is_excluded=True))
             notes.append(("not", Verdict.NARROWED, f"nothing that resembles a {name} is written"))
@@ -187,8 +189,8 @@ class StringConstraint:
         """
         if self.min_length > MAX_LENGTH:
             raise UnsupportedKeyword("minLength", f"is more than {MAX_LENGTH}", "Lower it.")
-        formats = self.known_formats(is_guarded=False)
-        most = min([MAX_LENGTH, *(known.max_length for known in formats if known.max_length is not None)])
+        limits = (texts.max_length for texts in self.counted_formats)
+        most = min([MAX_LENGTH, *(limit for limit in limits if limit is not None)])
         if self.max_length is None:
             return (self, []) if most == MAX_LENGTH else (replace(self, max_length=most), [])
         if self.max_length <= most:

@@ -202,7 +202,7 @@ class StringLowering:
         Raises:
             UnsupportedKeyword: a keyword describes content inside the string.
         """
-        formats = constraint.known_formats(is_guarded=True)
+        formats = constraint.known_formats
         highs = [constraint.max_length, *(known.max_length for known in formats)]
         high = min((high_bound for high_bound in highs if high_bound is not None), default=None)
         if high is None or all(known.counted is None for known in formats):

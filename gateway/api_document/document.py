@@ -124,6 +124,7 @@ class _Described:
         """One operation; `generated` is what Litestar makes of the handler: its parameters and docstring."""
         operation_id = generated["operationId"]
         name = operation_id.partition(":")[0]
+        assert name in OPERATIONS, f"{path} has no row in gateway/api_document/operations.py: add {name!r}"
         row = OPERATIONS[name]
         parameters = [*generated.get("parameters", ()), *map(_header, row.headers)]
         body = (

@@ -1,5 +1,6 @@
 """The fields that every API's requests have in common, and the turn that they become."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from gateway.errors import InvalidField
 from gateway.generation.turn import Turn
 from gateway.wire.field_reader import FieldReader
 from gateway.wire.response_formats import RequestedFormatFields
-from runtime.request import read_top_k
+from runtime.request import Sampling, read_top_k
 from runtime.selection import DRAFT, MAX_SELECTION, Selection
 from toolspecs.errors import InvalidName
 from toolspecs.tool import KeyOrder, ShownTools, ToolSearch
@@ -28,6 +29,8 @@ MAX_STOP_LENGTH = 2_000
 
 MAX_TEMPLATE_OPTIONS = 4_000
 """Bytes of JSON; the options that templates have are words and numbers."""
+
+_SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
 
 ModelName = Annotated[str, Meta(min_length=1, max_length=1_000)]
 
@@ -157,14 +160,10 @@ def timeout_in(header: str | None) -> float | None:
 
 
 def read_sampling(fields: TurnFields) -> Mapping[str, Any]:
-    """The fields of `Sampling` that the request sets."""
-    asked = fields_set(fields, "temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty")
+    """The fields of `Sampling` that the request sets: those that its API has, under the same names."""
+    names = [name for name in _SAMPLING_FIELDS if name in fields.__struct_fields__]
+    asked = {name: value for name in names if (value := getattr(fields, name)) is not None}
     return asked | {"top_k": read_top_k(fields.top_k)} if "top_k" in asked else asked
-
-
-def fields_set(fields: msgspec.Struct, *names: str) -> dict[str, Any]:
-    """The fields, of the named ones, that a request sets; null means the same as absent."""
-    return {name: value for name in names if (value := getattr(fields, name)) is not None}
 
 
 def read_tool_search(fields: TurnFields) -> ToolSearch | Literal[False] | None:

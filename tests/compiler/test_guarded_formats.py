@@ -4,6 +4,7 @@ The formats are small ones, so that rules can: parts of nine characters instead 
 """
 
 import random
+from dataclasses import replace
 
 import pytest
 from guarded_patterns import (
@@ -19,7 +20,7 @@ from guarded_patterns import (
 from vocabularies import named_vocabulary
 
 from compiler import compile_schema
-from compiler.regular.formats import FORMATS, Format
+from compiler.regular.formats import FORMATS, WrittenTexts
 
 NAME = r"[a-z](?:-?[a-z])*(?:\.[a-z](?:-?[a-z])*)*"
 LENGTHS = r"(?:[^.]{1,9}\.)*[^.]{1,9}"
@@ -35,10 +36,9 @@ SMALL = {
 @pytest.mark.parametrize("name", SMALL)
 def test_masks_are_those_of_rules_that_keep_the_lengths(monkeypatch, name, wrap):
     pattern, lengths, most = SMALL[name]
-    counted = Format(f"^{pattern}$", max_length=5)
-    monkeypatch.setitem(
-        FORMATS, "hostname", Format(f"^{pattern}$", "", f"^(?:{lengths})$", most, counted=counted)
-    )
+    counted = WrittenTexts(f"^{pattern}$", max_length=5)
+    written = {"pattern": f"^{pattern}$", "lengths": f"^(?:{lengths})$", "max_length": most}
+    monkeypatch.setitem(FORMATS, "hostname", replace(FORMATS["hostname"], **written, counted=counted))
     schema = wrap({**STRING, "format": "hostname"})
     exact = wrap({**STRING, "pattern": f"^(?=(?:{lengths})$){pattern}$", "maxLength": most})
     vocabulary, rng = made_up_vocabulary(), random.Random(name)

@@ -1,5 +1,7 @@
 """The gateway's side of SGLang, over a stand-in with its routes and shapes."""
 
+import dataclasses
+
 import httpx
 import pytest
 from generate_server import SglangStandIn
@@ -172,20 +174,33 @@ async def test_the_body_is_what_sglang_expects():
     assert (body["cache_salt"], body["return_logprob"], body["top_logprobs_num"]) == ("s", True, 0)
 
 
-@pytest.mark.parametrize(
-    ("body_of", "parameters"),
-    [
-        (sglang_body, lambda body: body["sampling_params"]),
-        (completion_body, dict),
-        (generate_body, lambda body: body["sampling_params"]),
-        (llama_body, dict),
-    ],
-)
+ENGINES = {
+    sglang_body: lambda body: body["sampling_params"],
+    completion_body: dict,
+    generate_body: lambda body: body["sampling_params"],
+    llama_body: dict,
+}
+"""What an engine is asked, and where the parameters are in it."""
+SAMPLING = Sampling(0.5, 0.5, 3, 0.1, 7, 1.0, -1.0, {5: 2.0}, 1.5)
+"""Another value in each field than the default."""
+
+
+def asked_for(sampling):
+    return CompletionRequest(model_id="m", prompt_ids=[1], max_tokens=9, sampling=sampling, cache_salt="s")
+
+
+@pytest.mark.parametrize(("body_of", "parameters"), ENGINES.items())
 def test_no_engine_gets_a_top_p_of_0_which_vllm_and_sglang_refuse(body_of, parameters):
-    request = CompletionRequest(
-        model_id="m", prompt_ids=[1], max_tokens=9, sampling=Sampling(top_p=0.0), cache_salt="s"
-    )
-    assert 0 < parameters(body_of(request))["top_p"] < 0.001
+    assert 0 < parameters(body_of(asked_for(Sampling(top_p=0.0))))["top_p"] < 0.001
+
+
+@pytest.mark.parametrize("body_of", ENGINES)
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Sampling)])
+def test_every_engine_is_told_each_field_of_the_sampling(body_of, name):
+    default, value = Sampling(), getattr(SAMPLING, name)
+    assert value != getattr(default, name), "give it a value in SAMPLING"
+    changed = dataclasses.replace(default, **{name: value})
+    assert body_of(asked_for(changed)) != body_of(asked_for(default)), "the field does not reach the engine"
 
 
 async def test_an_error_in_place_of_a_stream_names_the_engine():

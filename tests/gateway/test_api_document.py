@@ -5,9 +5,11 @@ import re
 
 import pytest
 from described import closed, document, operation_of, refuse
+from litestar import get
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from compiler.regular import ecma
+from gateway.api_document.document import describe
 from gateway.api_document.operations import OPERATIONS
 from toolspecs.imports.openapi import EVERYTHING, import_openapi, unreachable
 from toolspecs.shapes import Shape, write_tool
@@ -64,6 +66,15 @@ def test_every_row_is_a_route():
     ids = [operation["operationId"] for item in document()["paths"].values() for operation in item.values()]
     assert len(set(ids)) == len(ids)
     assert {operation_id.partition(":")[0] for operation_id in ids} == OPERATIONS.keys()
+
+
+def test_a_route_without_a_row_is_named():
+    @get("/healthz")
+    async def unknown_probe() -> str:
+        return "up"
+
+    with pytest.raises(AssertionError, match=r"api_document/operations\.py: add 'unknown_probe'"):
+        describe([unknown_probe])
 
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}

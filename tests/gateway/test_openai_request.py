@@ -5,10 +5,10 @@ import pytest
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.wire.openai import read_request
-from gateway.wire.openai.request import RULES
+from gateway.wire.openai.request import RULES, ChatFields
 from gateway.wire.turn_fields import TurnHeaders
 from runtime.request import Message
-from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
+from toolspecs.tool import ChoiceMode, ShownTools, Tool, ToolCall, ToolChoice
 from toolspecs.toolset import ToolsetReference
 
 USER = {"role": "user", "content": "Hi"}
@@ -110,12 +110,35 @@ HONOURED = [
     ({"toolset": "a@2"}, "toolsets", (ToolsetReference("a", 2),)),
     ({"toolset": ["a", "b"]}, "toolsets", (ToolsetReference("a"), ToolsetReference("b"))),
     ({"chat_template_kwargs": {"enable_thinking": False}}, "template_options", {"enable_thinking": False}),
+    (
+        {"messages": [{"role": "system", "content": "Be brief."}]},
+        "messages",
+        (Message("system", "Be brief."),),
+    ),
+    ({"model": "other"}, "model", "other"),
+    ({"stream": True}, "is_streamed", True),
+    ({"truncation": "auto"}, "truncates", True),
+    ({"prompt_tools": "none"}, "prompt_tools", ShownTools.NONE),
+    ({"tool_search": False}, "tool_search", False),
+    (
+        {"tools": [{"type": "function", "function": {"name": "f"}}]},
+        "tools",
+        (Tool("f", "", {"type": "object", "properties": {}}),),
+    ),
+    ({"callgate": {"inspect": True}}, "is_inspected", True),
+    ({"callgate": {"key_order": "any"}}, "key_order", "any"),
 ]
 
 
 @pytest.mark.parametrize(("fields", "name", "value"), HONOURED, ids=[str(f)[:60] for f, _, _ in HONOURED])
 def test_a_field_is_honoured(fields, name, value):
     assert getattr(turn(**fields), name) == value
+
+
+def test_every_field_is_shown_to_be_honoured():
+    shown = {name for fields, _, _ in HONOURED for name in fields}
+    missing = {*ChatFields.__struct_fields__} - shown
+    assert missing == {"stream_options"}, "show in HONOURED what becomes of a field"  # no part of a turn
 
 
 HARMLESS = [

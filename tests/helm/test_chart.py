@@ -4,6 +4,7 @@ import itertools
 import re
 import shutil
 import subprocess
+import tomllib
 
 import pytest
 import yaml
@@ -23,10 +24,20 @@ from rendered_chart import (
     settings_of,
     templates_of,
 )
-from values_table import CHART, SCHEMA, leaves, properties_of, with_table
+from values_table import (
+    CHART,
+    README,
+    SCHEMA,
+    SCHEMA_FILE,
+    leaves,
+    properties_of,
+    with_settings,
+    with_table,
+)
 
 from gateway.settings_table import settings_table
 
+WRITE = "run `python tests/helm/values_table.py`"
 HUB = "runtime: {model: a/b, hubClaim: models}"
 TOOLSETS = "toolsets: {a: []}\n"
 KUBERNETES = ("1.30", "1.33")
@@ -354,7 +365,24 @@ def test_the_chart_takes_every_setting_that_it_does_not_set_itself():
     shape = properties_of(SCHEMA)["gateway"]["properties"]["settings"]
     (others,) = shape["patternProperties"]
     taken = [setting.name for setting in settings_table() if setting.name not in shape["properties"]]
-    assert re.fullmatch(r"\^\((.*)\)\$", others)[1].split("|") == taken
+    assert [name for name in taken if not re.fullmatch(others, name)] == [], WRITE
+    text = SCHEMA_FILE.read_text("utf-8")
+    assert text == with_settings(text), WRITE
+
+
+@pytest.mark.parametrize(
+    ("engine", "refused"),
+    [("embedded", {"tokenizer", "engine_ca_bundle"}), ("vllm", {"adapter", "particles"})],
+)
+def test_no_setting_is_written_twice(engine, refused):
+    """A file of TOML that has a key twice cannot be read."""
+    own = properties_of(properties_of(SCHEMA)["gateway"])["settings"]["properties"]
+    taken = {setting.name: 1 for setting in settings_table() if setting.name not in own.keys() | refused}
+    values = {"engine": {"kind": engine}, "runtime": {"model": "a/b"}, "gateway": {"settings": taken}}
+    [config] = [
+        each for each in render(yaml.safe_dump(values)).values() if "callgate.toml" in each.get("data", {})
+    ]
+    assert tomllib.loads(config["data"]["callgate.toml"]).keys() >= taken.keys()
 
 
 def test_the_default_values_are_documented_by_the_schema_key_for_key():
@@ -393,6 +421,6 @@ def test_the_readme_lists_every_value_with_its_description():
             SCHEMA,
         )
     )
-    readme = (CHART / "README.md").read_text("utf-8")
-    assert readme == with_table(readme), "run `python tests/helm/values_table.py`"
+    readme = README.read_text("utf-8")
+    assert readme == with_table(readme), WRITE
     assert f"{len(VARIANTS)} combinations of values" in readme

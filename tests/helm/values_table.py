@@ -1,17 +1,21 @@
-"""The table of values in the chart's README, from values.yaml and the descriptions in values.schema.json.
+"""What the chart repeats: its values in the table of its README, and the gateway's settings in values.schema.json.
 
-`python tests/helm/values_table.py` writes it; a test sees that it is up to date.
+`python tests/helm/values_table.py` writes both; a test sees that they are up to date.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from gateway.settings_table import settings_table
+
 CHART = Path(__file__).resolve().parents[2] / "helm" / "callgate"
-SCHEMA = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+README, SCHEMA_FILE = CHART / "README.md", CHART / "values.schema.json"
+SCHEMA = json.loads(SCHEMA_FILE.read_text("utf-8"))
 BEGIN, END = "<!-- values -->\n", "<!-- end of values -->\n"
 
 
@@ -54,6 +58,13 @@ def with_table(text: str) -> str:
     return head + BEGIN + "\n" + table() + "\n" + END + rest.partition(END)[2]
 
 
+def with_settings(text: str) -> str:
+    """The text of values.schema.json with today's settings, without those that the chart sets itself."""
+    own = properties_of(properties_of(json.loads(text))["gateway"])["settings"]["properties"]
+    names = "|".join(setting.name for setting in settings_table() if setting.name not in own)
+    return re.sub(r'"\^\([a-z_|]+\)\$"', f'"^({names})$"', text)
+
+
 if __name__ == "__main__":
-    readme = CHART / "README.md"
-    readme.write_text(with_table(readme.read_text("utf-8")), "utf-8")
+    SCHEMA_FILE.write_text(with_settings(SCHEMA_FILE.read_text("utf-8")), "utf-8")
+    README.write_text(with_table(README.read_text("utf-8")), "utf-8")

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -62,6 +63,26 @@ def support(logits, sampling):
 )
 def test_the_tokens_that_can_be_drawn(sampling, expected):
     assert support(torch.tensor([0.1, 0.2, 0.3, 0.4]).log().tolist(), sampling) == expected
+
+
+OTHERS = Sampling(0.5, 0.5, 2, 0.9, 7, 2.0, 2.0, {0: 5.0}, 2.0)
+"""Another value in each field than the default."""
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Sampling) if each.name != "seed"])
+def test_every_field_changes_what_is_drawn(name):
+    """Except the seed, which the runtime gives to the sequence, a random one if the request has none."""
+    value = getattr(OTHERS, name)
+    assert value != getattr(Sampling(), name), "give it a value in OTHERS"
+    logits = torch.tensor([0.1, 0.2, 0.3, 0.4]).log().repeat(300, 1)
+    drawn = [
+        [
+            d.token_id
+            for d in sample_all(logits, [sequence(each, seed=seed, output=[3]) for seed in range(300)])
+        ]
+        for each in (Sampling(), replace(Sampling(), **{name: value}))
+    ]
+    assert drawn[0] != drawn[1]
 
 
 def test_a_number_that_stands_for_all_tokens_reaches_no_engine():

@@ -32,7 +32,6 @@ from gateway.wire.turn_fields import (
     StreamOptions,
     TurnFields,
     TurnHeaders,
-    fields_set,
     ignore_obfuscation,
     read_sampling,
     read_stop,
@@ -187,7 +186,7 @@ def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: boo
         messages=read_messages(fields.messages, reader),
         tool_choice=read_tool_choice(fields.tool_choice),
         response_format=asked_format.format,
-        sampling=read_penalised_sampling(fields),
+        sampling=read_biased_sampling(fields),
         stop=read_stop(fields.stop, asked_format.format, reader),
         max_tokens=_read_max_tokens(fields),
         num_choices=fields.n or 1,
@@ -211,12 +210,12 @@ def read_stream_options(fields: OpenAIFields, reader: FieldReader) -> bool:
     return bool(fields.stream_options.include_usage)
 
 
-def read_penalised_sampling(fields: OpenAIFields) -> Mapping[str, Any]:
-    """The fields of `Sampling` that the request sets, with penalties and bias; raises InvalidField."""
-    asked = {**read_sampling(fields), **fields_set(fields, "presence_penalty", "frequency_penalty")}
+def read_biased_sampling(fields: OpenAIFields) -> Mapping[str, Any]:
+    """The fields of `Sampling` that the request sets, `logit_bias` checked; raises InvalidField."""
+    asked = read_sampling(fields)
     if fields.logit_bias is None:
         return asked
-    return asked | {"logit_bias": dict(_read_bias(*item) for item in fields.logit_bias.items())}
+    return {**asked, "logit_bias": dict(_read_bias(*item) for item in fields.logit_bias.items())}
 
 
 def _read_bias(key: str, value: Any) -> tuple[int, float]:

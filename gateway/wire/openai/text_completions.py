@@ -23,7 +23,7 @@ from gateway.wire.openai.request import (
     ChatRequest,
     FormatFields,
     OpenAIFields,
-    read_penalised_sampling,
+    read_biased_sampling,
     read_response_format,
     read_stream_options,
 )
@@ -104,7 +104,7 @@ def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: boo
         read_turn(fields, headers),
         prompt=read_prompt(fields.prompt),
         response_format=asked_format.format,
-        sampling=read_penalised_sampling(fields),
+        sampling=read_biased_sampling(fields),
         stop=read_stop(fields.stop, asked_format.format, reader),
         max_tokens=fields.max_tokens or DEFAULT_MAX_TOKENS,
         num_choices=fields.n or 1,
