@@ -3,6 +3,7 @@
 import paged_attention_cases
 import pytest
 import torch
+from sequences import finish, make_sequence
 from transformers import (
     AutoModelForCausalLM,
     DeepseekV3Config,
@@ -118,7 +119,7 @@ def reference(model, prompt, length):
     "backend", [None, DeviceOperations(paged_attention_cases.reference, lambda step: step)], ids=BACKENDS
 )
 @pytest.mark.parametrize("name", CONFIGS)
-def test_tokens_are_those_of_generate(name, backend, make_sequence, finish, monkeypatch):
+def test_tokens_are_those_of_generate(name, backend, monkeypatch):
     model = build(CONFIGS[name])
     expected = [reference(model, prompt, 24) for prompt in PROMPTS]
     assert len({i for ids in expected for i in ids}) > 20, "a model that repeats itself shows nothing"

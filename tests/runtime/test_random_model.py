@@ -4,6 +4,7 @@ import threading
 
 import pytest
 import torch
+from sequences import finish, make_sequence
 
 from compiler.prepared_vocabulary import prepare
 from runtime.engine import Engine
@@ -62,7 +63,7 @@ def test_tokens_are_longer_than_bytes_and_text_survives(random_model):
 
 
 @pytest.mark.parametrize("bias", [-100.0, 100.0])
-def test_the_stop_bias_decides_how_long_outputs_are(tmp_path, make_sequence, finish, bias):
+def test_the_stop_bias_decides_how_long_outputs_are(tmp_path, bias):
     settings = RandomModelSettings(vocabulary_size=600, hidden_size=32, num_layers=1, stop_bias=bias)
     loaded = load_model(ensure_random_model(tmp_path, settings))
     chosen = EngineSettings(num_pages=32, max_sequences=4)

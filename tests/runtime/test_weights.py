@@ -6,6 +6,7 @@ import pytest
 import torch
 import toy_model
 from scripted import Spells
+from sequences import finish, make_sequence
 
 from compiler import compile_schema
 from runtime.request import Sampling
@@ -15,7 +16,7 @@ SAMPLINGS = [{}, {"temperature": 0.5}, {"top_k": 2}, {"temperature": 2.0, "top_k
 
 
 @pytest.fixture
-def weighed(make_sequence, finish):
+def weighed():
     """A finished output of the toy model, with its weight."""
 
     def make(seed, *, jumps=True, **options):
@@ -70,7 +71,7 @@ def test_each_forced_token_has_the_penalties_of_those_before_it(weighed, penalty
     assert jumped.stats.num_forced_tokens == plain.stats.num_forced_tokens > 0
 
 
-def test_a_weighed_output_of_a_real_model_is_what_it_is_without(make_engine, make_sequence, finish):
+def test_a_weighed_output_of_a_real_model_is_what_it_is_without(make_engine):
     matchers = [toy_model.GRAMMAR.matcher() for _ in range(2)]
     plain = make_sequence("x", 5, temperature=1.0, matcher=matchers[0])
     weighed = make_sequence("x", 5, temperature=1.0, matcher=matchers[1], weight=Weight(1))
@@ -79,7 +80,7 @@ def test_a_weighed_output_of_a_real_model_is_what_it_is_without(make_engine, mak
     assert -math.inf < weighed.weight.log_product < 0
 
 
-def test_a_weight_survives_preemption(make_engine, make_sequence, finish):
+def test_a_weight_survives_preemption(make_engine):
     texts = [f'{{"number": {i}, "text": "{"x" * 20}"}}' for i in range(4)]
 
     def weights(engine):
@@ -95,7 +96,7 @@ def test_a_weight_survives_preemption(make_engine, make_sequence, finish):
     assert tight.scheduler.num_preempted > 0
 
 
-def test_forced_tokens_that_another_sequence_has_computed_are_weighed(make_sequence, finish):
+def test_forced_tokens_that_another_sequence_has_computed_are_weighed():
     grammar = compile_schema({"enum": [f"{'x' * 9}{end}" for end in "ab"]})
     engine = toy_model.toy_engine()  # its pages are shorter than the forced text
     engine.runner.run = lambda batch: torch.zeros(len(batch.rows), engine.runner.num_columns)
