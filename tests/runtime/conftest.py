@@ -1,5 +1,7 @@
 """Small models and engines over them."""
 
+import time
+
 import pytest
 import torch
 from embedded import SETTINGS
@@ -59,6 +61,16 @@ def make_engine(byte_model):
         )
 
     return make
+
+
+@pytest.fixture
+def stop_clock(monkeypatch):
+    """Stop the clock that deadlines are compared with at some second."""
+
+    def stop(seconds):
+        monkeypatch.setattr(time, "monotonic", lambda: seconds)
+
+    return stop
 
 
 @pytest.fixture(scope="session")

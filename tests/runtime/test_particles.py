@@ -131,7 +131,6 @@ def test_a_particle_that_fails_ends_its_choice():
 
 
 def test_particles_that_fail_together_end_their_choice_once():
-    """Each one's error came out: a study ended, since it had no such choice any more."""
     assert_fails(toy_model.toy_engine(), selected_sequence(particles(4), 1), where=lambda _: True)
 
 
