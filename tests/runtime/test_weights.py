@@ -30,18 +30,13 @@ def weighed():
     return make
 
 
-def text_of(sequence):
-    assert sequence.output_ids[-1] == toy_model.STOP
-    return bytes(sequence.output_ids[1:-2]).decode()
-
-
 @pytest.mark.parametrize("jumps", [True, False])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_the_weight_is_the_product_of_the_allowed_masses(weighed, sampling, jumps):
     seen = set()
     for seed in range(40):
         sequence = weighed(seed, jumps=jumps, **sampling)
-        text = text_of(sequence)
+        text = toy_model.text_of(sequence.output_ids)
         masses = [max(mass, MIN_MASS) for mass in toy_model.allowed_masses(text, **sampling)]
         assert sequence.weight.log_product == pytest.approx(sum(map(math.log, masses)), abs=1e-4)
         assert sequence.stats.log_weight == sequence.weight.log_product
