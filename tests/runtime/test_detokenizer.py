@@ -2,15 +2,12 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vocabularies import STOP, ids_of, with_tokens
 
-from compiler.vocabulary import Vocabulary
 from runtime.text.detokenizer import Detokenizer, StopScanner, TokenBytes, overlap
-
-BYTES = TokenBytes(
-    Vocabulary.from_tokens([*map(bytes, zip(range(256))), b"", b""], markers={"<m>": 256}, stop_ids=(257,))
-)
 
 
 def pieces_of(text, cuts):
@@ -41,7 +38,8 @@ def test_a_broken_character_does_not_reach_into_another_text():
 
 
 def test_markers_are_spelled_and_stop_tokens_are_not():
-    assert BYTES.of([97, 256, 98, 257]) == b"a<m>b"
+    vocabulary = with_tokens(markers=["<m>"])
+    assert TokenBytes(vocabulary).of([*ids_of("a<m>b", vocabulary), STOP]) == b"a<m>b"
 
 
 stops = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3)
@@ -73,14 +71,17 @@ def test_only_what_may_become_a_stop_string_is_held_back():
     ]
 
 
-def test_an_overlap_is_the_longest_beginning_that_a_text_ends_with():
-    cases = [
-        ("ab", "bc"),
-        ("ab", "ab"),
-        ("aab", "abx"),
-        ("x", "abc"),
-        ("", "a"),
-        ("abab", "ababc"),
-        ("a", ""),
-    ]
-    assert [overlap(text, pattern) for text, pattern in cases] == [1, 0, 2, 0, 0, 4, 0]
+@pytest.mark.parametrize(
+    ("text", "pattern", "num_common"),
+    [
+        ("ab", "bc", 1),
+        ("ab", "ab", 0),
+        ("aab", "abx", 2),
+        ("x", "abc", 0),
+        ("", "a", 0),
+        ("abab", "ababc", 4),
+        ("a", "", 0),
+    ],
+)
+def test_an_overlap_is_the_longest_beginning_that_a_text_ends_with(text, pattern, num_common):
+    assert overlap(text, pattern) == num_common

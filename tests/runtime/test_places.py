@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_decoding import Generation
+from vocabularies import with_tokens
 
-from compiler import Vocabulary, compile_schema, compile_toolset
+from compiler import compile_schema, compile_toolset
 from compiler.closing.segmentation import Segmentation
 from compiler.syntaxes import SYNTAXES
 from runtime.events import ArgumentsDelta, CallStarted, InspectedToken, TextDelta
@@ -99,22 +100,13 @@ PARAMETERS = {
     },
     "required": ["to", "tags", "note", "count", "urgent"],
 }
-VOCABULARY = Vocabulary.from_tokens(
-    [
-        *map(bytes, zip(range(256), strict=False)),
-        b"",
-        b"",
-        b"",
-        b"",
-        b'", "',
-        b'": ',
-        b'": {"',
-        b"</",
-        b'a": "b',
-        b"",
-    ],
-    markers={"<tool_call>": 256, "</tool_call>": 257, "<think>": 258, "</think>": 259},
-    stop_ids=(265,),
+VOCABULARY = with_tokens(
+    '", "',
+    '": ',
+    '": {"',
+    "</",
+    'a": "b',
+    markers=("<tool_call>", "</tool_call>", "<think>", "</think>"),
 )
 
 
