@@ -13,6 +13,7 @@ from runtime import loading
 from runtime.embedded import EmbeddedRuntime
 from runtime.engine import Engine
 from runtime.forward.model_runner import ModelRunner
+from runtime.loading import load_model
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.settings import EngineSettings
 
@@ -79,6 +80,11 @@ def random_model(tmp_path_factory):
     return ensure_random_model(
         tmp_path_factory.mktemp("models"), RandomModelSettings(hidden_size=64, num_layers=2)
     )
+
+
+@pytest.fixture(scope="session")
+def loaded(random_model):
+    return load_model(random_model)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from random_decoding import allowed_ids
 from sequences import finish, make_sequence
 from soundness.corpora import sample
 from tokenizers import Tokenizer, models
+from whole_outputs import spell_calls
 
 from compiler import compile_schema, compile_toolset
 from compiler.prepared_vocabulary import prepare
@@ -222,9 +223,8 @@ def test_real_calls_are_written_token_for_token(qwen):
     for case in sample("bfcl", every=60, seed=1):
         grammar = compile_toolset([Tool("f", "", case.schema)], tokenizer=vocabulary)
         for instance in case.instances[:1]:
-            arguments = json.dumps(instance.value, ensure_ascii=False)
-            call = f'<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
-            ids = ids_of(call, vocabulary, jump_forward)
+            call = ("f", json.dumps(instance.value, ensure_ascii=False))
+            ids = ids_of(spell_calls(grammar.syntax, call), vocabulary, jump_forward)
             sequence = dictate(grammar, ids, jump_forward)
             assert sequence.output_ids == ids
             num_forced += sequence.counters.num_forced

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from runtime.errors import RequestRefused
-from runtime.loading import load_model
 from runtime.study.answering import StudyAnswer
 from runtime.study.journal import ANSWERS, Entry, Journal
 from runtime.study.judging import Judgement
@@ -19,11 +18,6 @@ SETTINGS = StudySettings(
 )
 CONDITIONS = {"model": "m", "count": 2}
 WRONG = Judgement(is_json=False, is_valid=False, is_valid_open=False, is_tool=False, is_right=False)
-
-
-@pytest.fixture(scope="module")
-def loaded(random_model):
-    return load_model(random_model)
 
 
 def stop_after(num_answers):
