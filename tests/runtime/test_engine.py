@@ -17,7 +17,7 @@ from runtime.scheduling.weights import Weight
 
 
 def test_what_guards_look_at_is_found_before_there_are_sequences(make_engine):
-    """It took a tenth of a second and more, as if a sequence's token had, so that its client was slow."""
+    """Else the first token under a guard would take a tenth of a second, and its client would count as slow."""
     with patch.object(GuardedTokens, "prepare") as prepare:
         make_engine()
     prepare.assert_called_once_with()

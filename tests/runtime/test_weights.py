@@ -57,7 +57,7 @@ def test_forced_tokens_are_written_without_being_drawn(weighed):
     "penalty", [{"frequency_penalty": 0.5}, {"presence_penalty": 1.5}, {"repetition_penalty": 1.3}]
 )
 def test_each_forced_token_has_the_penalties_of_those_before_it(weighed, penalty):
-    """With a penalty, no token was forced, so a model with one of its own got plain masks by default."""
+    """Else no token could be forced under a penalty, and models that come with one would get plain masks."""
     plain = weighed(3)
     jumped, drawn = weighed(3, **penalty), weighed(3, **penalty, jumps=False)
     assert jumped.output_ids == drawn.output_ids
