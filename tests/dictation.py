@@ -24,14 +24,13 @@ class Indifferent:
 
     is_async = False
 
-    def __init__(self, width: int) -> None:
-        self.cache = KVCache(num_pages=1024, page_size=16)
+    def __init__(self, width: int, *, num_pages: int = 1024, page_size: int = 16) -> None:
+        self.cache = KVCache(num_pages, page_size)
         self.num_columns = width
-        self.is_async = False
 
     def run(self, batch: Batch) -> torch.Tensor:
         """Logits of zero."""
-        return torch.zeros(len(batch.sampled), self.num_columns)
+        return torch.zeros(len(batch.rows), self.num_columns)
 
 
 class Dictated(Indifferent):

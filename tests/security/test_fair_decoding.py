@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from dictation import Indifferent
+from vocabularies import BYTES
 
 from compiler.prepared_vocabulary import prepare
-from compiler.vocabulary import Vocabulary
 from runtime.decoding.sampling import adjust
 from runtime.device import upload
 from runtime.engine import Engine
@@ -15,22 +16,14 @@ from runtime.scheduling.client_shares import TURN_TOKENS
 from runtime.scheduling.sequence import Sequence, SequenceStatus
 from runtime.settings import CPU_STEPPED_PER_CLIENT, EngineSettings
 
-VOCABULARY = prepare(Vocabulary.of_bytes())
+VOCABULARY = prepare(BYTES)
 
 
-class FakeCache:
-    def __init__(self, num_pages, page_size):
-        self.num_pages, self.page_size = num_pages, page_size
-
-
-class FakeRunner:
-    """Logits that depend on nothing; it keeps what each step computed."""
-
-    is_async = False
-    num_columns = 257
+class NotedRunner(Indifferent):
+    """It keeps what each step computed."""
 
     def __init__(self, settings):
-        self.cache = FakeCache(settings.num_pages, settings.page_size)
+        super().__init__(BYTES.width, num_pages=settings.num_pages, page_size=settings.page_size)
         self.batches = []
 
     def run(self, batch):
@@ -38,7 +31,7 @@ class FakeRunner:
             len(chunk.sequence.page_table) * self.cache.page_size >= chunk.end for chunk in batch.chunks
         )
         self.batches.append({chunk.sequence: chunk.num_tokens for chunk in batch.chunks})
-        return torch.zeros(len(batch.sampled), self.num_columns)
+        return super().run(batch)
 
 
 class Crowd:
@@ -47,7 +40,7 @@ class Crowd:
     def __init__(self, **settings):
         defaults = {"page_size": 4, "num_pages": 4096, "max_sequences": 8, "max_batch_tokens": 64}
         chosen = EngineSettings(**(defaults | settings))
-        self.runner = FakeRunner(chosen)
+        self.runner = NotedRunner(chosen)
         self.engine = Engine(self.runner, VOCABULARY, chosen, context_length=4000)
         self.num_sequences = 0
 
