@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from corpus import corpus
+from sequences import finish, make_sequence
 from transformers import AutoTokenizer
 
 from compiler.prepared_vocabulary import prepare
@@ -13,7 +14,6 @@ from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
-from runtime.request import Sampling
 from runtime.scheduling.batch import Batch
 from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -82,12 +82,8 @@ def dictate(constraint: Any, token_ids: Tokens[int], jump_forward: JumpForward |
         Dictated(vocabulary.width, [*token_ids, vocabulary.stop_ids[0]]), vocabulary, jump_forward
     )
     closer, budget = constraint.closer(), len(token_ids) + 60
-    sequence = Sequence(
-        "s", [0], budget, Sampling(temperature=0), matcher=constraint.matcher(), closer=closer
-    )
-    engine.add(sequence)
-    while engine.has_work:
-        engine.step()
+    sequence = make_sequence([0], budget, matcher=constraint.matcher(), closer=closer)
+    finish(engine, sequence)
     if sequence.token_ids[-1] in vocabulary.stop_ids:
         sequence.token_ids.pop()
     return sequence

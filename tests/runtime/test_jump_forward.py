@@ -20,8 +20,6 @@ from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from runtime.events import FinishReason
 from runtime.jump_forward import JumpForward
-from runtime.request import Sampling
-from runtime.scheduling.sequence import Sequence
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 BYTES, SPELLS_BYTES = spelled_vocabulary("bytes")
@@ -303,12 +301,8 @@ def test_an_indifferent_model_writes_valid_calls(qwen):
     grammar = calling("hermes", vocabulary)
     engine = engine_of(Indifferent(vocabulary.width), vocabulary, jump_forward)
     sequences = [
-        Sequence("s", [0], 60, Sampling(), seed, matcher=grammar.matcher(), closer=grammar.closer())
+        make_sequence([0], 60, temperature=1.0, seed=seed, matcher=grammar.matcher(), closer=grammar.closer())
         for seed in range(4)
     ]
-    for sequence in sequences:
-        engine.add(sequence)
-    while engine.has_work:
-        engine.step()
-        engine.check_integrity()
+    finish(engine, *sequences)
     assert all(s.matcher.is_completed() and s.num_output <= 60 for s in sequences)

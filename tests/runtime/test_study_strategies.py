@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from sequences import finish
 
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
@@ -168,11 +169,8 @@ def test_who_asks_finds_the_prompt_in_the_cache(subject):
     asker = Asker(subject, num_at_once=2)
     question = asked(subject, "retry", max_tokens=8)
     asker.warm([question.prompt])
-    script = question.exchange()
-    sequence = next(script)
-    asker._engine.add(sequence)
-    while asker._engine.has_work:
-        asker._engine.step()
+    sequence = next(question.exchange())
+    finish(asker._engine, sequence)
     assert len(question.prompt) - 2 * 16 < sequence.counters.num_cached < len(question.prompt)
 
 
