@@ -122,7 +122,7 @@ class RepeatingStore:
 
 
 async def test_a_change_that_the_driver_repeats_is_made_once(store, clock):
-    """A rotated key ended at once, a new one was not returned, and a revocation found no such key."""
+    """Made twice, a rotation would end the old secret at once, and a revocation would find no such key."""
     keys = ApiKeys(RepeatingStore(store), clock, clock.elapsed_s)
     first = await keys.create(terms())
     second = await keys.rotate(first.record.key_id, grace_s=60)
@@ -153,7 +153,7 @@ class PausingStore:
 
 @pytest.mark.parametrize("change", [ApiKeys.revoke, lambda keys, key_id: keys.rotate(key_id, 0)])
 async def test_a_key_that_changes_while_it_is_read_is_not_cached(store, clock, change):
-    """This gateway took a key that it had just revoked for five seconds, or ten minutes of an outage."""
+    """Else a gateway would take a key that it has just revoked for as long as a cached record is good."""
     pausing = PausingStore(store)
     keys = ApiKeys(pausing, clock, clock.elapsed_s)
     made = await keys.create(terms())
@@ -181,7 +181,7 @@ async def test_another_gateway_learns_of_a_revocation_within_seconds(keys, store
 
 
 async def test_another_gateway_takes_a_new_secret_at_once(keys, store, clock):
-    """It refused the secret for as long as it had the record from before the rotation in its cache."""
+    """Also while the record from before the rotation is in its cache."""
     other = ApiKeys(store, clock, clock.elapsed_s)
     first = await keys.create(terms())
     assert await other.find(first.text.encode())
@@ -191,7 +191,7 @@ async def test_another_gateway_takes_a_new_secret_at_once(keys, store, clock):
 
 
 async def test_a_new_secret_that_cannot_be_looked_up_waits_for_the_store(keys, store, clock):
-    """It was refused as if it were wrong, so clients gave up."""
+    """It may be right, and clients give up if it is refused as wrong."""
     other = ApiKeys(store, clock, clock.elapsed_s)
     first = await keys.create(terms())
     assert await other.find(first.text.encode())
@@ -202,7 +202,7 @@ async def test_a_new_secret_that_cannot_be_looked_up_waits_for_the_store(keys, s
 
 
 async def test_a_clock_that_is_set_back_keeps_no_revoked_key(keys, store, clock):
-    """The cached record counted as fresh until the clock had come to that time again."""
+    """What is cached ages by the time that passes, not by the time of day."""
     other = ApiKeys(store, clock, clock.elapsed_s)
     made = await keys.create(terms())
     assert await other.find(made.text.encode())

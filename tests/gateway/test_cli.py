@@ -137,7 +137,7 @@ def test_a_file_that_is_no_toolset_is_named(run, tmp_path, content):
 
 @pytest.mark.parametrize("command", ["check", "apply"])
 def test_a_file_with_a_repeated_key_is_refused(run, gateway, tmp_path, command):
-    """Only the last one was sent, so the gateway could not refuse it."""
+    """The gateway would get only the last one, and could not refuse it."""
     path = tmp_path / "twice.json"
     path.write_text('[{"name": "a", "inputSchema": {"properties": {"x": {"maximum": 5, "maximum": 500}}}}]')
     result = run("tools", command, str(path))
