@@ -196,7 +196,7 @@ def test_a_prompt_of_many_steps_that_needs_nearly_all_pages_ends_beside_another_
 
 
 def test_a_client_that_had_least_keeps_nobody_from_the_places_of_another_that_had_most():
-    """The client with most sequences had had less than the waiting one, so no sequence gave its place."""
+    """The client with most sequences may have had less than the waiting one; it gives a place nevertheless."""
     crowd = Crowd(max_sequences=4, max_batch_tokens=512)
     crowd.add("least", 400)
     for client_id, prompt in (("middle", 300), ("most", 400)):
@@ -279,7 +279,7 @@ class Ids(list):
 
 
 def test_penalties_count_each_token_once(monkeypatch):
-    """Counted anew for each token, 4,000 of them cost 4 ms: 64 ms a step with sixteen choices.
+    """Counted anew for each token, 4,000 of them would cost 4 ms: 64 ms a step with sixteen choices.
 
     To copy 32,000 for each token costs 0.1 ms, and twice that with two kinds of penalties.
     """

@@ -50,7 +50,7 @@ async def test_a_tool_of_very_many_values_is_listed_without_its_schema(client):
 
 
 def test_pointers_of_faults_are_short():
-    """50 faults under a key of a megabyte were 50 MB."""
+    """Whole, those of 50 faults under a key of a megabyte would be 50 MB."""
     numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
     tool = Tool("a", "", {"type": "object", "additionalProperties": numbers})
     short, long = "k" * 900, "k" * 100_000
