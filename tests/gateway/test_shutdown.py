@@ -274,10 +274,7 @@ def test_a_second_interrupt_ends_answers_at_once(tmp_path):
 
 
 def test_sigterm_while_the_model_is_loaded_ends_a_container(tmp_path):
-    """It served until Kubernetes killed it.
-
-    Linux ignores signals of a container's first process that it does not handle, as they are ignored here.
-    """
+    """Linux ignores signals of a container's first process that it does not handle, as they are ignored here."""
     program = [sys.executable, "-c", "from gateway.cli import main; main()", "serve"]
     options = ["--port", "0", "--data-dir", str(tmp_path), "--model", "tiny", "--compile-workers", "0"]
     with subprocess.Popen(

@@ -185,7 +185,7 @@ async def test_stop_sequences_are_content(attributes_with, is_captured):
 
 
 async def test_more_tokens_than_otlp_has_numbers_can_be_asked_for(attributes_with, spans, caplog):
-    """The exporter logged a traceback for each such request."""
+    """The exporter would log a traceback for each such request."""
     found = await attributes_with({"max_tokens": 10**30})
     encode_spans(spans.get_finished_spans())
     assert found["gen_ai.request.max_tokens"] == 2**63 - 1

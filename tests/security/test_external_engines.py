@@ -249,7 +249,7 @@ async def test_no_long_search_for_a_completion_is_made_on_the_event_loop(monkeyp
 
 
 async def test_the_messages_of_a_request_are_hashed_once_and_in_a_thread(text, monkeypatch):
-    """They choose a replica, and may be megabytes: each of 128 choices hashed them on the event loop."""
+    """They choose a replica, and may be megabytes, for each of 128 choices."""
     hashed_in = []
     monkeypatch.setattr(
         "runtime.engines.remote.conversation_head",
@@ -262,7 +262,7 @@ async def test_the_messages_of_a_request_are_hashed_once_and_in_a_thread(text, m
 
 
 async def test_a_part_of_grammars_is_looked_for_once_whatever_tools_a_request_allows():
-    """Looking reads all of a part; a request of 200 bytes that allows others of 2,000 tools read 32 MB."""
+    """Looking reads all of a part: else a request of 200 bytes that allows others of 2,000 tools would read 32 MB."""
     asked = []
 
     class Grammars:

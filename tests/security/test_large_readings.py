@@ -143,7 +143,7 @@ async def test_the_tools_that_differ_at_sources_are_counted_in_a_turn(client, la
 
 
 async def test_an_import_with_many_differences_is_written_in_a_turn(client, lanes, encoded_in):
-    """A dry run without tools names all that would go: 4 MB, encoded on the event loop."""
+    """A dry run without tools names all that would go, which may be 4 MB."""
     tools = [{"name": f"t{number}", "description": "x" * 900, "inputSchema": {}} for number in range(40)]
     source = {"kind": "test", "location": "there", "tools": tools}
     assert (await client.post("/v1/toolsets/many/import", json={"listing": source})).status_code == 201

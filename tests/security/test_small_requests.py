@@ -347,7 +347,7 @@ def test_an_index_of_long_tools_takes_about_a_second():
 
 
 def test_a_text_that_many_toolsets_are_searched_for_is_read_once(monkeypatch):
-    """128 toolsets that are searched read six messages of a request of 42 KB in 9 s of processor time."""
+    """Else 128 toolsets would take 9 s of processor time to read six messages of a request of 42 KB."""
     read, words_of = [], tool_index._words
     monkeypatch.setattr(tool_index, "_words", lambda text: read.append(text) or words_of(text))
     indexes = [ToolIndex([Tool(f"send_{number}", "Sends mail.", {})]) for number in range(5)]

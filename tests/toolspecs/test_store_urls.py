@@ -205,9 +205,9 @@ def test_a_program_that_fails_with_its_store_open_ends():
 
 
 async def test_a_redis_without_tls_is_told_from_one_that_hangs(tmp_path, monkeypatch):
-    """It waits for the rest of the handshake, so nothing was said but `Timeout connecting to server`.
+    """It waits for the rest of the handshake, so the client alone says `Timeout connecting to server`.
 
-    It is said of each attempt: who waits for a server shows the last one.
+    It is told of each attempt: who waits for a server shows the last one.
     """
     monkeypatch.setattr("toolspecs.stores.redis.CONNECT_TIMEOUT_S", 0.3)
     with running_redis(tmp_path) as server:
