@@ -19,7 +19,7 @@ from runtime.inspection import MAX_POINTER, Cause, Inspection, TokenPlace
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.places import JsonPaths, last_place
 from runtime.transcript import Transcript
-from runtime.written_token import SampledToken, WrittenToken
+from runtime.written_token import SampledToken, write
 from toolspecs import Tool
 
 values = st.recursive(
@@ -132,9 +132,9 @@ def told(grammar, ids, *, text_is_json=False):
     )
     events = []
     for token_id in ids:
-        assert matcher.accept(token_id)
-        sampled = SampledToken(token_id, inspection=Inspection(Cause.FREE))
-        events += transcript.feed(WrittenToken(sampled, matcher.parts(), matcher.is_in_thought()))
+        written = write(SampledToken(token_id, inspection=Inspection(Cause.FREE)), matcher, None)
+        assert written is not None
+        events += transcript.feed(written)
     return [*events, *transcript.finish(matcher.pending_parts())]
 
 

@@ -7,16 +7,15 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from monolith import tagged
-from vocabularies import STOP, ids_of, with_tokens
+from vocabularies import BYTES, STOP, ids_of, with_tokens
 from whole_outputs import admits_beginning, calls_of, spell_calls, text_of
 
 from compiler import compile_toolset
-from compiler.output_parts import TextPart
 from compiler.syntaxes import SYNTAXES, find_syntax
 from runtime.events import CallStarted, TextDelta, ThoughtDelta
 from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript
-from runtime.written_token import SampledToken, WrittenToken
+from runtime.written_token import SampledToken, WrittenToken, write
 from toolspecs import Tool
 
 VOCABULARY = with_tokens(markers=("<tool_call>", "</tool_call>"))
@@ -24,10 +23,10 @@ SPELLING = TokenBytes(VOCABULARY)
 
 
 @cache
-def grammar_of(name, parameters='{"a": {"type": "string"}}'):
+def grammar_of(name, parameters='{"a": {"type": "string"}}', *, vocabulary=VOCABULARY):
     """Text, or calls of a tool `f`."""
     tool = Tool("f", "", {"type": "object", "properties": json.loads(parameters)})
-    return compile_toolset([tool], tokenizer=VOCABULARY, syntax=name, tool_choice="auto")
+    return compile_toolset([tool], tokenizer=vocabulary, syntax=name, tool_choice="auto")
 
 
 def transcribe(text, *, name=None, stop=(), logprobs=False, grammar=None, types_of=None):
@@ -35,23 +34,16 @@ def transcribe(text, *, name=None, stop=(), logprobs=False, grammar=None, types_
     grammar = grammar or (grammar_of(name) if name else None)
     matcher = grammar.matcher() if grammar else None
     syntax = grammar.syntax if grammar else None
-    transcript = Transcript(0, SPELLING, syntax=syntax, stop=stop, types_of=types_of)
+    vocabulary = grammar.vocabulary if grammar else VOCABULARY
+    transcript = Transcript(0, TokenBytes(vocabulary), syntax=syntax, stop=stop, types_of=types_of)
     events = []
-    for token_id in ids_of(text, VOCABULARY):
-        assert matcher is None or matcher.accept(token_id)
-        events += transcript.feed(written(token_id, -1.0 if logprobs else None, matcher))
+    for token_id in ids_of(text, vocabulary):
+        written = write(SampledToken(token_id, -1.0 if logprobs else None), matcher, None)
+        assert written is not None
+        events += transcript.feed(written)
         if transcript.is_stopped:
             break
     return transcript, [*events, *transcript.finish(matcher.pending_parts() if matcher else ())]
-
-
-def written(token_id, logprob=None, matcher=None, top=()):
-    """A token as the engine hands it on."""
-    sampled = SampledToken(token_id, logprob, top)
-    if matcher is None:
-        return WrittenToken(sampled)
-    has_pending_text = any(isinstance(part, TextPart) for part in matcher.pending_parts())
-    return WrittenToken(sampled, matcher.parts(), matcher.is_in_thought(), has_pending_text)
 
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "END"}}\n</tool_call>'
@@ -107,8 +99,8 @@ def test_every_token_of_text_has_its_logprob_once(text):
 def test_a_split_character_has_two_logprobs():
     transcript = Transcript(1, SPELLING, syntax=None, stop=())
     first, second = "é".encode()
-    assert transcript.feed(written(first, -0.5)) == []
-    (event,) = transcript.feed(written(second, -0.25, top=((97, -0.75),)))
+    assert transcript.feed(WrittenToken(SampledToken(first, -0.5))) == []
+    (event,) = transcript.feed(WrittenToken(SampledToken(second, -0.25, ((97, -0.75),))))
     assert (event.choice, event.text) == (1, "é")
     assert [(p.token_bytes, p.logprob) for p in event.logprobs] == [
         (bytes([first]), -0.5),
@@ -119,7 +111,7 @@ def test_a_split_character_has_two_logprobs():
 
 def test_a_stop_token_has_no_logprob():
     transcript = Transcript(0, SPELLING, syntax=None, stop=())
-    assert transcript.feed(written(STOP, -0.5)) == []
+    assert transcript.feed(WrittenToken(SampledToken(STOP, -0.5))) == []
     assert transcript.finish() == []
 
 
@@ -167,25 +159,22 @@ def test_after_a_call_nothing_is_text(name):
 
 def test_the_token_that_ends_a_thought_is_not_of_the_text_after_it():
     vocabulary = with_tokens(markers=("<think>", "</think>"))
-    tool = Tool("f", "", {"type": "object"})
-    grammar = compile_toolset([tool], tokenizer=vocabulary, syntax="hermes+think", tool_choice="auto")
-    matcher = grammar.matcher()
-    transcript = Transcript(0, TokenBytes(vocabulary), syntax=grammar.syntax, stop=())
-    events = []
-    for token_id in ids_of("<think>So</think>\n\n<to hi <", vocabulary):
-        assert matcher.accept(token_id)
-        events += transcript.feed(written(token_id, -1.0, matcher))
-    events += transcript.finish(matcher.pending_parts())
+    grammar = grammar_of("hermes+think", vocabulary=vocabulary)
+    _, events = transcribe("<think>So</think>\n\n<to hi <", grammar=grammar, logprobs=True)
     assert "".join(text for text, _ in logprobs_of(events)) == "<to hi <"
     assert "".join(token for _, tokens in logprobs_of(events) for token in tokens) == "<to hi <"
 
 
+@pytest.mark.parametrize("vocabulary", [VOCABULARY, BYTES], ids=["markers", "bytes alone"])
 @example(["say EN", CALL])
+@example(["<<"])
+@example(["<", CALL])
 @given(st.lists(st.sampled_from(["<", "tool", "<tool_call>", "END", "EN", " a", "é", CALL]), max_size=6))
-def test_the_logprobs_of_text_spell_it_where_calls_are_possible(pieces):
+def test_the_logprobs_of_text_spell_it_where_calls_are_possible(vocabulary, pieces):
     """No stop string is found here, but its beginning is held back. Markers and headers of calls are no text."""
     text = "".join(pieces)
-    assume(admits_beginning(grammar_of("hermes"), text))
-    _, events = transcribe(text, name="hermes", stop=["ENX"], logprobs=True)
+    grammar = grammar_of("hermes", vocabulary=vocabulary)
+    assume(admits_beginning(grammar, text))
+    _, events = transcribe(text, grammar=grammar, stop=["ENX"], logprobs=True)
     spelled = b"".join(p.token_bytes for e in events if isinstance(e, TextDelta) for p in e.logprobs)
     assert spelled.decode() == text_of(events)
