@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vocabularies import STOP, ids_of, with_tokens
 
+from compiler.syntaxes import find_syntax
 from runtime.text.detokenizer import Detokenizer, StopScanner, TokenBytes, overlap
 
 
@@ -40,6 +41,25 @@ def test_a_broken_character_does_not_reach_into_another_text():
 def test_markers_are_spelled_and_stop_tokens_are_not():
     vocabulary = with_tokens(markers=["<m>"])
     assert TokenBytes(vocabulary).of([*ids_of("a<m>b", vocabulary), STOP]) == b"a<m>b"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "is_thinking"),
+    [
+        ("Hi", False),
+        ("Hi<think>", True),
+        ("Hi<think>\n", True),
+        ("Hi<think>\nSo", False),
+        ("<think>So</think>Hi", False),
+        ("<think>So</think>Hi<think>", True),
+    ],
+)
+def test_a_prompt_may_end_with_the_beginning_of_a_thought(prompt, is_thinking):
+    vocabulary = with_tokens(markers=("<think>", "</think>"))
+    ids, spelling = ids_of(prompt, vocabulary), TokenBytes(vocabulary)
+    assert spelling.is_thinking(ids, find_syntax("hermes+think")) is is_thinking
+    assert not spelling.is_thinking(ids, find_syntax("hermes"))
+    assert not spelling.is_thinking(ids, None)
 
 
 stops = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3)

@@ -62,6 +62,15 @@ def test_text_never_contains_a_marker_or_an_unused_id():
     assert allowed(apply(logits, [sequence()])) == [[0, 1, 3]]
 
 
+def test_text_of_too_few_tokens_is_ended_by_no_token():
+    unfinished = Sequence("s", [0], 10, min_tokens=2, stop_token_ids=frozenset({1}))
+    logits = torch.zeros(1, WIDTH)
+    assert allowed(apply(logits, [unfinished])) == [[0]]
+    unfinished.token_ids += [0, 0]
+    unfinished.mask = None
+    assert allowed(apply(logits, [unfinished])) == [[0, 1, 3]]
+
+
 def test_a_wide_vocabulary():
     tokens = [bytes([65 + i % 26]) * (i // 26 + 1) for i in range(1000)]
     vocabulary = Vocabulary.from_tokens([*tokens, b""], stop_ids=(1000,))

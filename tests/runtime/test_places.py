@@ -208,6 +208,12 @@ def test_keys_tags_and_the_text_around_them_are_told_apart():
     assert hermes["arguments", "/to/zip", "key"] == 'zip": '
     assert hermes["arguments", "/to/zip", "value"] == "12"
     assert hermes["arguments", "/tags/0", "value"] == '"new"'
+    thought = shown("hermes+think", "<think>So</think>Hi")
+    assert thought == {
+        ("thought", None, None): "<think>So",
+        ("syntax", None, None): "</think>",
+        ("text", None, None): "Hi",
+    }
     tagged = shown(
         "qwen3_coder",
         '<tool_call>\n<function=send>\n<parameter=to>\n{"zip": 12}\n</parameter>\n'
