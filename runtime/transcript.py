@@ -100,8 +100,8 @@ class Transcript:
             parts = (TextPart(self._token_bytes[token.sampled.token_id]),)
         self.num_thought_tokens += token.is_thought
         self._add_logprob(token.sampled)
-        events = self._events(parts)
-        if not token.has_pending_text:
+        events = self._events(parts, token.num_pending_bytes)
+        if not token.num_pending_bytes:
             self._pending_logprobs.clear()
         if self._places is not None:
             events += self._places.read(token, parts, events)
@@ -140,7 +140,7 @@ class Transcript:
         stats = replace(stats, num_thought_tokens=self.num_thought_tokens)
         return [*events, Finished(self._choice, reason, stats, closed_by, self.stop_string)]
 
-    def _events(self, parts: Iterable[OutputPart]) -> list[Event]:
+    def _events(self, parts: Iterable[OutputPart], num_pending_bytes: int = 0) -> list[Event]:
         events: list[Event] = []
         for part in parts:
             if type(part) is not self._kind:
@@ -148,8 +148,7 @@ class Transcript:
                 self._kind = type(part)
             match part:
                 case TextPart(text):
-                    self._logprobs += self._pending_logprobs
-                    self._pending_logprobs.clear()
+                    self._settle_logprobs(num_pending_bytes)
                     events += self._text_events(self._detokenizer.feed(text))
                 case ThoughtPart(text):
                     events += self._thought_events(self._detokenizer.feed(text))
@@ -197,6 +196,17 @@ class Transcript:
             known = ((i, value) for i, value in sampled.top if self._token_bytes.has(i))
             top = tuple(self._logprob(i, value) for i, value in known)
             self._pending_logprobs.append(self._logprob(sampled.token_id, sampled.logprob, top))
+
+    def _settle_logprobs(self, num_pending_bytes: int) -> None:
+        """Take the log probabilities of all tokens but the last ones that lie in text that is held back."""
+        num_settled = len(self._pending_logprobs)
+        for logprob in reversed(self._pending_logprobs):
+            num_pending_bytes -= len(logprob.token_bytes)
+            if num_pending_bytes < 0:
+                break
+            num_settled -= 1
+        self._logprobs += self._pending_logprobs[:num_settled]
+        del self._pending_logprobs[:num_settled]
 
     def _text(self, text: str) -> TextDelta:
         logprobs, self._logprobs = tuple(self._logprobs), []

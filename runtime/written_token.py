@@ -26,14 +26,14 @@ class SampledToken:
 class WrittenToken:
     """A token of an output, and the parts that the matcher finds in it; `parts` is None without a matcher.
 
-    `is_thought` says that the token belongs to a thought that continues after it. `has_pending_text` says
-    that the matcher holds back text after the token; it is only asked for with log probabilities.
+    `is_thought` says that the token belongs to a thought that continues after it. `num_pending_bytes` is how
+    much text the matcher holds back after the token; it is only asked for with log probabilities.
     """
 
     sampled: SampledToken
     parts: tuple[OutputPart, ...] | None = None
     is_thought: bool = False
-    has_pending_text: bool = False
+    num_pending_bytes: int = 0
 
 
 def forced_token(token_id: int, num_logprobs: int | None, cause: Cause | None = None) -> SampledToken:
@@ -75,7 +75,6 @@ def write(token: SampledToken, matcher: Matcher | None, closer: Closer | None) -
         closer.accepted(token.token_id)
     if matcher is None:
         return WrittenToken(token)
-    has_pending_text = token.logprob is not None and any(
-        isinstance(part, TextPart) for part in matcher.pending_parts()
-    )
-    return WrittenToken(token, matcher.parts(), matcher.is_in_thought(), has_pending_text)
+    pending = () if token.logprob is None else matcher.pending_parts()
+    num_pending_bytes = sum(len(part.text) for part in pending if isinstance(part, TextPart))
+    return WrittenToken(token, matcher.parts(), matcher.is_in_thought(), num_pending_bytes)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from corpus import corpus
+from sequences import finish, make_sequence
 from transformers import AutoTokenizer
 
 from compiler.prepared_vocabulary import prepare
@@ -13,7 +14,6 @@ from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
-from runtime.request import Sampling
 from runtime.scheduling.batch import Batch
 from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -24,14 +24,13 @@ class Indifferent:
 
     is_async = False
 
-    def __init__(self, width: int) -> None:
-        self.cache = KVCache(num_pages=1024, page_size=16)
+    def __init__(self, width: int, *, num_pages: int = 1024, page_size: int = 16) -> None:
+        self.cache = KVCache(num_pages, page_size)
         self.num_columns = width
-        self.is_async = False
 
     def run(self, batch: Batch) -> torch.Tensor:
         """Logits of zero."""
-        return torch.zeros(len(batch.sampled), self.num_columns)
+        return torch.zeros(len(batch.rows), self.num_columns)
 
 
 class Dictated(Indifferent):
@@ -83,12 +82,8 @@ def dictate(constraint: Any, token_ids: Tokens[int], jump_forward: JumpForward |
         Dictated(vocabulary.width, [*token_ids, vocabulary.stop_ids[0]]), vocabulary, jump_forward
     )
     closer, budget = constraint.closer(), len(token_ids) + 60
-    sequence = Sequence(
-        "s", [0], budget, Sampling(temperature=0), matcher=constraint.matcher(), closer=closer
-    )
-    engine.add(sequence)
-    while engine.has_work:
-        engine.step()
+    sequence = make_sequence([0], budget, matcher=constraint.matcher(), closer=closer)
+    finish(engine, sequence)
     if sequence.token_ids[-1] in vocabulary.stop_ids:
         sequence.token_ids.pop()
     return sequence

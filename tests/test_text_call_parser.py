@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from monolith import tagged
 from text_call_parser import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
-from whole_outputs import parse_calls
+from whole_outputs import parse_calls, spell_calls
 
 from compiler.syntaxes import SYNTAXES, Syntax, find_syntax
 
@@ -20,8 +20,7 @@ WITH_TRIGGER = pytest.mark.parametrize(
 
 
 def write(syntax: Syntax, calls: list[tuple[str, str]]) -> str:
-    spelled = [syntax.header(name) + _arguments(text, syntax) + syntax.end for name, text in calls]
-    return syntax.opening + (syntax.separator or "").join(spelled) + syntax.closing if calls else ""
+    return spell_calls(syntax, *((name, _arguments(text, syntax)) for name, text in calls)) if calls else ""
 
 
 def _arguments(text: str, syntax: Syntax) -> str:

@@ -44,25 +44,35 @@ def next_probabilities(output, temperature=1.0, top_k=None):
     return {token_id: power / sum(powers.values()) for token_id, power in powers.items()}
 
 
+def ids_of(text):
+    """The tokens of an output: a text in quotes, and the end."""
+    return [*f'"{text}"'.encode(), STOP]
+
+
+def written(output):
+    """What an output spells, with its quotes."""
+    return bytes(token_id for token_id in output if token_id != STOP).decode()
+
+
+def text_of(output):
+    """What an output spells, without its quotes."""
+    return written(output).strip('"')
+
+
 def probability(text, **sampling):
     """The model's probability of one of the texts in quotes, and of ending after it."""
-    ids = [*f'"{text}"'.encode(), STOP]
+    ids = ids_of(text)
     return math.prod(next_probabilities(ids[:at], **sampling).get(i, 0.0) for at, i in enumerate(ids))
 
 
 def allowed_masses(text, **sampling):
     """What a mask leaves of the model's distribution before each token of a text in quotes, and its end."""
-    ids = [*f'"{text}"'.encode(), STOP]
+    ids = ids_of(text)
     allowed = [{ids_of(other)[at] for other in TEXTS if ids_of(other)[:at] == ids[:at]} for at in range(5)]
     return [
         sum(next_probabilities(ids[:at], **sampling).get(i, 0.0) for i in ids_at)
         for at, ids_at in enumerate(allowed)
     ]
-
-
-def ids_of(text):
-    """The tokens of one of the texts as an output."""
-    return [*f'"{text}"'.encode(), STOP]
 
 
 def conditional(**sampling):
@@ -87,17 +97,23 @@ def _normalised(weights):
 
 
 class ToyModel:
-    """A `Runner` that computes nothing; `num_computed` counts the tokens of its batches."""
+    """A `Runner` that computes nothing. Other models override what it says of the next token."""
 
     is_async = False
     num_columns = VOCABULARY.width
+    num_computed = 0
+    """The number of tokens of all batches."""
 
-    def __init__(self, num_pages=1024, page_size=4):
-        self.cache = KVCache(num_pages=num_pages, page_size=page_size)
-        self.num_computed = 0
+    def next_probabilities(self, output):
+        """The distribution after an output, by token id."""
+        return next_probabilities(output)
+
+    def next_logits(self, output):
+        """The logits after an output, by token id, other than minus infinity."""
+        return {token_id: math.log(p) for token_id, p in self.next_probabilities(output).items() if p}
 
     def run(self, batch):
-        """The logarithms of the probabilities."""
+        """The logits of a batch, row by row."""
         self.num_computed += batch.num_tokens
         rows = torch.full((len(batch.rows), self.num_columns), -math.inf)
         for logits, row in zip(rows, batch.rows, strict=True):
@@ -106,17 +122,14 @@ class ToyModel:
                 logits[token_id] = logit
         return rows
 
-    def next_logits(self, output):
-        """The logits after an output, by token id, other than minus infinity."""
-        return {token_id: math.log(p) for token_id, p in next_probabilities(output).items()}
 
-
-def toy_engine(*, jumps=True, **settings):
-    """An engine of the toy model. Its masks take no time: how much it computes depends on no machine."""
+def toy_engine(model=None, *, jumps=True, **settings):
+    """An engine of the toy model or another one. Its masks take no time: how much it computes depends on no machine."""
     chosen = EngineSettings(**{"num_pages": 1024, "page_size": 4, "max_sequences": 16} | settings)
     prepared = prepare(VOCABULARY)
     jump_forward = JumpForward(prepared, lambda text: list(text.encode())) if jumps else None
-    runner = ToyModel(chosen.num_pages, chosen.page_size)
+    runner = model or ToyModel()
+    runner.cache = KVCache(num_pages=chosen.num_pages, page_size=chosen.page_size)
     engine = Engine(runner, prepared, chosen, context_length=512, jump_forward=jump_forward)
     engine.scheduler.slow._processor_clock = lambda: 0.0
     return engine

@@ -1,4 +1,4 @@
-"""Whole outputs: whether a grammar admits one, and what a reader gets out of it."""
+"""Whole outputs: how calls are spelled, whether a grammar admits them, and what a reader gets out of them."""
 
 from text_call_parser import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 from vocabularies import ids_of
@@ -10,6 +10,17 @@ def admits(grammar, output):
     """Whether a model can write an output, markers as markers, and then stop."""
     matcher = grammar.matcher()
     return all(map(matcher.accept, ids_of(output, grammar.vocabulary))) and matcher.is_completed()
+
+
+def admits_beginning(grammar, text):
+    """Whether a model can begin its output with a text."""
+    return all(map(grammar.matcher().accept, ids_of(text, grammar.vocabulary)))
+
+
+def spell_calls(syntax, *calls):
+    """The output that is some calls, each a name and its arguments as a model of the syntax writes them."""
+    spelled = [syntax.header(name) + arguments + syntax.end for name, arguments in calls]
+    return syntax.opening + (syntax.separator or "").join(spelled) + syntax.closing
 
 
 def parse_calls(text, syntax, types_of=None):

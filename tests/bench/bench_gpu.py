@@ -19,8 +19,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import architectures
 import paged_attention_cases
-import test_generate_equivalence as shapes
 import torch
 import transformers
 from gpu_timing import SCALES, Bench, copy_rate, vocabulary_for
@@ -46,7 +46,9 @@ def main() -> bool:
     parser.add_argument("--model", choices=SCALES, default="llama-3.1-8b")
     parser.add_argument("--tokenizer", type=Path, default=Path(".gpu/tokenizer"), help="made up if absent")
     parser.add_argument("--out", type=Path, default=Path("build/bench-gpu"))
-    parser.add_argument("--shapes", nargs="*", default=list(shapes.CONFIGS), help="small models to compare")
+    parser.add_argument(
+        "--shapes", nargs="*", default=list(architectures.CONFIGS), help="small models to compare"
+    )
     parser.add_argument("--jobs", type=int, default=14, help="processes that check")
     parser.add_argument("--compiler", default="inductor", help="torch's, for compiled layers")
     parser.add_argument("--check-only", action="store_true", help="time nothing")
@@ -140,9 +142,9 @@ def _check_shape(device: torch.device, name: str) -> tuple[str, str]:
     backend = device_operations_of(device) or DeviceOperations(
         paged_attention_cases.reference, lambda step: step
     )
-    expected, _ = _greedy(shapes.build(shapes.CONFIGS[name]), None)
+    expected, _ = _greedy(architectures.build(architectures.CONFIGS[name]), None)
     try:
-        found, has_graphs = _greedy(shapes.build(shapes.CONFIGS[name]).to(device), backend)
+        found, has_graphs = _greedy(architectures.build(architectures.CONFIGS[name]).to(device), backend)
     except Exception as error:  # noqa: BLE001 one shape is no reason to lose the others
         return name, f"failed: {type(error).__name__}: {error}"[:200]
     if found != expected:
@@ -153,8 +155,10 @@ def _check_shape(device: torch.device, name: str) -> tuple[str, str]:
 def _greedy(model: Any, backend: DeviceOperations | None) -> tuple[list[list[int]], bool]:
     settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
     runner = ModelRunner(model, settings, backend)
-    engine = Engine(runner, prepare(shapes.EVERYTHING), settings, context_length=256)
-    sequences = [Sequence(f"{i}", p, 24, Sampling(temperature=0)) for i, p in enumerate(shapes.PROMPTS)]
+    engine = Engine(runner, prepare(architectures.EVERYTHING), settings, context_length=256)
+    sequences = [
+        Sequence(f"{i}", p, 24, Sampling(temperature=0)) for i, p in enumerate(architectures.PROMPTS)
+    ]
     for sequence in sequences:
         engine.add(sequence)
     while engine.has_work:

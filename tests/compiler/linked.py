@@ -3,7 +3,7 @@
 from monolith import TOOLS, sample_arguments, toolbox
 from random_decoding import mask_of
 from vocabularies import BYTES, STOP, with_tokens
-from whole_outputs import admits
+from whole_outputs import admits, spell_calls
 
 from compiler.linker.linker import link
 from compiler.prepared_vocabulary import prepare
@@ -27,8 +27,7 @@ def linked(
 
 
 def written(*names, syntax=HERMES):
-    calls = [syntax.header(name) + sample_arguments(name, syntax) + syntax.end for name in names]
-    return syntax.opening + (syntax.separator or "").join(calls) + syntax.closing
+    return spell_calls(syntax, *((name, sample_arguments(name, syntax)) for name in names))
 
 
 def accepts(grammar, token_ids):
@@ -45,7 +44,7 @@ def accepts(grammar, token_ids):
 
 def call_of(arguments, syntax):
     """An output that is one call of the tool `f`."""
-    return syntax.opening + syntax.header("f") + arguments + syntax.end + syntax.closing
+    return spell_calls(syntax, ("f", arguments))
 
 
 def accepts_arguments(grammar, arguments):

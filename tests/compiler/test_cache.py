@@ -166,7 +166,7 @@ async def test_a_grammar_that_cannot_be_stored_is_compiled_once(store, monkeypat
 
 @pytest.mark.parametrize("of_lease", ["acquire", "release"])
 async def test_a_full_store_gives_what_it_has(store, monkeypatch, caplog, of_lease):
-    """It was asked for nothing for a second after each grammar that it refused, and all were compiled again."""
+    """It is asked on after a grammar that it refuses, so that not all are compiled again."""
     first, second = (GrammarCache(store, secret=SECRET) for _ in range(2))
     await find(first, [tool("stored", a={"const": 1})])
     failing(monkeypatch, store, StoreFull("a test", "it is full"), "set", "touch", of_lease)

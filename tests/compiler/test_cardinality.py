@@ -68,7 +68,7 @@ FAR = {"type": "integer", "minimum": 10**15}
     ],
 )
 def test_numbers_that_cannot_be_written_are_not_counted(item):
-    """A mask became empty after `[[], `: another item was thought to be left."""
+    """Else a mask would become empty after `[[], `, where another item seems to be left."""
     arrays = {"type": "array", "items": item, "maxItems": 1}
     with pytest.raises(UnsupportedSchema, match="demands more distinct items"):
         compile_schema(distinct(arrays, 2))
@@ -91,7 +91,7 @@ PAIR = {"k": TEXTS, "v": TEXTS}
 )
 @pytest.mark.parametrize("needed", ["minItems", "contains"])
 def test_one_item_is_always_distinct(items, needed):
-    """It was refused, since other values of such items are not counted."""
+    """Also where the values of such items are not counted."""
     schema = {"type": "array", "uniqueItems": True, "items": items}
     schema |= {"minItems": 1} if needed == "minItems" else {"contains": items}
     compiled = compile_schema(schema, tokenizer=named_vocabulary("bytes"))
@@ -132,7 +132,7 @@ FLAGS = {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems
     ],
 )
 def test_as_many_distinct_items_as_are_taken_are_found_with_few_attempts(items, low):
-    """Longer texts were tried only when no shorter one was left, and of these there were too many."""
+    """Longer texts are tried before all shorter ones are, of which there may be too many."""
     schema = {"type": "array", "items": items, "minItems": low, "uniqueItems": True}
     [*_, text] = compile_schema(schema).shortest_texts(SearchBudget(MAX_ATTEMPTS // 3))
     assert Judges(schema).faults(text) == []

@@ -287,7 +287,7 @@ def test_a_character_begun_is_finished():
 @pytest.mark.parametrize("written", ['[{"', '[{"":"', '[{"a":"b"},{"a'])
 @pytest.mark.parametrize("num_items", [4, 5])
 def test_the_mark_of_a_key_is_never_written(written, num_items):
-    """Only grammars read it. After the mark, the guard saw none of the repetitions that followed."""
+    """Only grammars read it: after the mark, the guard would see none of the repetitions that follow."""
     items = {"type": "object", "additionalProperties": {"type": "string"}}
     schema = {"type": "array", "uniqueItems": True, "minItems": num_items, "items": items}
     closer = compile_schema(schema).closer()

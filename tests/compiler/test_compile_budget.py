@@ -106,7 +106,7 @@ async def test_nothing_is_compared_when_a_requests_time_is_over(clock):
 
 
 async def test_what_was_compared_is_not_compared_again(clock):
-    """A hundred requests for the same toolset used up the time of each other, and the last got `changed`."""
+    """A hundred requests for the same toolset do not use up the time of each other."""
     compile_pool = Slow(clock, 4.5)
     cache = GrammarCache(None, secret=SECRET, compile_pool=compile_pool)
     budgets = [cache.compile_budget() for _ in range(100)]

@@ -150,7 +150,7 @@ def test_another_dialect_beside_a_reference_is_refused_where_it_would_be_dropped
 @pytest.mark.parametrize("suffix", ["", "#", "##", "/"])
 @pytest.mark.parametrize("draft", SchemaDraft)
 def test_a_draft_is_known_by_the_spellings_by_which_it_is_canonicalized(scheme, suffix, draft):
-    """Checks of a draft were left out where its URI had the other scheme, which validators take as well."""
+    """A draft's URI may have either scheme, as validators take both."""
     uri = f"{scheme}://{draft.uri.partition('://')[2]}{suffix}"
     schema = {"$schema": uri, "type": "string"}
     if draft_named(uri) is None:

@@ -276,7 +276,7 @@ def test_where_the_format_may_be_asked_about_the_text_the_refusal_names_both(sch
     ],
 )
 def test_that_no_listed_text_is_left_is_told_with_the_limits_of_the_format(schema, pointer, told):
-    """It was said that no value satisfies the schema, of which no validator knows."""
+    """Validators know of values that satisfy the schema."""
     with pytest.raises(UnsupportedSchema) as refused:
         compile_schema({"type": "object"} | schema if "properties" in schema else schema)
     assert (refused.value.pointer, refused.value.keyword) == (pointer, "format")

@@ -176,7 +176,7 @@ def test_patterns_that_are_kept_are_small():
 
 
 def test_what_all_tokens_need_is_kept_in_bounded_memory():
-    """A pattern can tell most tokens apart; seven of them took 1 GB beside Qwen 3's vocabulary."""
+    """A pattern can tell most tokens apart; seven of them would take 1 GB beside Qwen 3's vocabulary."""
     tokens = dict(enumerate("".join(text).encode() for text in product("eanhuj", repeat=6)))
     pattern = "^(?:[^et][^aoi][^nsr][^hldc][^umwfgypb]){30}$"
     automaton = string_automaton(language([PatternCondition(pattern)]), 0, enforces_pattern=True)

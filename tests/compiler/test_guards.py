@@ -82,7 +82,7 @@ def test_no_token_of_a_mask_repeats(name):
 @pytest.mark.parametrize("key", ["a", '"', "\\", "a\n", 'x"y\\', "\t/", "\x01"])
 @pytest.mark.parametrize("is_declared", [False, True])
 def test_a_token_may_be_a_whole_key_with_escapes(key, is_declared):
-    r"""Qwen 3 has ` "\""`. Masks let such a token repeat a key, which the matcher refused then."""
+    r"""Qwen 3 has ` "\""`. No mask lets such a token repeat a key."""
     whole = json.dumps(key).encode()
     vocabulary = with_tokens(b" " + whole, whole + b":", b" " + whole + b": ")
     schema = {"properties": {key: {"type": "integer"}} if is_declared else {}}

@@ -83,7 +83,7 @@ def test_alternatives_that_differ_in_one_member_admit_the_same_together(common, 
 
 
 def test_an_object_whose_decisive_members_cannot_be_written_is_refused():
-    """`{}` was written, which satisfies what must fail: no key can be there, since each needs one that cannot."""
+    """`{}` satisfies what must fail: no key can be there, since each needs one that cannot."""
     needing = {"a": ["b"], "b": ["c"], "c": ["x"]}
     failing = {"type": "object", "properties": {key: {"type": "integer"} for key in "abc"}}
     schema = DECLARED | {"additionalProperties": False, "dependentRequired": needing, "not": failing}

@@ -200,7 +200,7 @@ def test_a_tool_in_any_syntax(syntax):
 
 @pytest.mark.parametrize("num_required", [2, 5, 8])
 def test_required_parameters_take_a_rule_for_each_set_of_them(num_required):
-    """Those that are still missing were written out in every order: nine made a grammar that is too large."""
+    """In every order, nine of them would make a grammar that is too large."""
     keys = [f"k{number}" for number in range(num_required)]
     schema = closed(*keys, **dict.fromkeys(keys, INTEGER))
     tags = parameter_tags(SYNTAXES["qwen3_coder"], BYTES)

@@ -254,7 +254,7 @@ def test_texts_are_read_as_openai_reads_them(name):
     ['start: s\ns: r "," | r |\nr: "a" s r | "1"', 'start: r "k" | r |\nr: /[a-z]/ start r | "1"'],
 )
 def test_a_closer_takes_its_own_completion_however_many_derivations_fit(definition):
-    """Of very many, those that began first were followed, although the shortest completion needed another."""
+    """The shortest completion may need one that began late."""
     grammar = linked(definition)
     written = b'<tool_call>\n{"name": "f", "arguments": {"input": "'
     for _ in range(50):
@@ -269,7 +269,7 @@ def test_a_closer_takes_its_own_completion_however_many_derivations_fit(definiti
 
 @pytest.mark.parametrize("item", ["a", "A", 'a "+"'])
 def test_a_sequence_may_be_long(item):
-    """More than 400 rules in a row were refused: they were read one inside the other."""
+    """Its rules are not read one inside the other."""
     grammar = linked(f'start: {" ".join([item] * 1000)}\na: A\nA: "x"')
     text = item.replace(' "+"', "+").replace("a", "x").replace("A", "x") * 1000
     assert accepts(grammar, text)
@@ -277,7 +277,7 @@ def test_a_sequence_may_be_long(item):
 
 
 def test_rules_in_a_row_may_each_end_in_several_ways():
-    """Each way was followed apart from the others: three to the power of 14 took half a minute."""
+    """The ways are followed together: apart, three to the power of 14 would take half a minute."""
     grammar = linked(f"start: {'a ' * 60}\na: A | B | C\nA: /[0-9]+/\nB: /[a-z]+/\nC: /[;]/")
     assert accepts(grammar, "1a;" * 20)
     assert not accepts(grammar, "1a;" * 19 + "1a")

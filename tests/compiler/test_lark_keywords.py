@@ -154,7 +154,7 @@ def test_all_that_python_takes_for_another_case_is_alike():
 
 
 def test_hundreds_of_keywords_take_few_automata_each(monkeypatch):
-    """Each two were compared over an alphabet of their own, and each keyword written anew after each other one."""
+    """Not each two of them are compared over an alphabet of their own."""
     made, over, outside = Counter(), Dfa.over, lark_lowering.beginning_outside
     monkeypatch.setattr(Dfa, "over", lambda dfa, alphabet: made.update("o") or over(dfa, alphabet))
     monkeypatch.setattr(
@@ -177,7 +177,7 @@ def test_hundreds_of_keywords_take_few_automata_each(monkeypatch):
 
 @pytest.mark.parametrize("is_small", [True, False])
 def test_of_many_keywords_only_those_of_a_name_are_taken_from_it(monkeypatch, is_small):
-    """All of two long lists were united first, for which there were too many states: an internal error."""
+    """The union of two long lists would have too many states."""
     monkeypatch.setattr(lexing, "MAX_CELLS", lexing.MAX_CELLS if is_small else 0)
     rng = random.Random(5)
     products, parts = (

@@ -81,7 +81,6 @@ def test_a_refusal_tells_a_way_out(definition, way_out):
 
 
 def test_a_terminal_that_is_too_large_without_its_keywords_is_refused():
-    """It was an internal error."""
     rng = random.Random(1)
     keywords = " | ".join(f'"{"".join(rng.choices(ascii_lowercase, k=80))}"' for _ in range(40))
     with pytest.raises(

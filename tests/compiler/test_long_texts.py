@@ -75,7 +75,7 @@ def num_accepted(matcher: Matcher, token_ids: Iterable[int]) -> int:
 
 @pytest.mark.parametrize("name", LONG)
 def test_a_text_takes_memory_as_it_is_long(name):
-    """A key of 30,000 tokens of four letters took 1.8 GB: each state held a copy of all that was written."""
+    """With a copy of all that was written in each state, a key of 30,000 tokens would take 1.8 GB."""
     subject, begin, piece = LONG[name]
     grammar = compiled(subject)
     held_bytes(grammar.matcher(), [*begin, *piece])  # what is made once
@@ -93,7 +93,7 @@ def test_arrays_that_close_inside_a_distinct_item_share_its_text():
 
 
 def test_drafts_that_are_rolled_back_take_no_memory():
-    """All items before one that was tried and rolled back were copied: 4,000 such drafts took 340 MB."""
+    """With a copy of all items before each, 4,000 such drafts would take 340 MB."""
     grammar = compiled(STRINGS)
 
     def held_after(num_items: int) -> int:

@@ -15,7 +15,7 @@ async def cache():
 
 
 async def test_entries_of_tools_that_are_in_memory_are_found_without_their_jobs(cache, monkeypatch):
-    """A request of 130 bytes took 18 ms of the event loop, for jobs that nobody had to do."""
+    """Making the jobs would take 18 ms of the event loop for a request of 130 bytes."""
     tools = [tool(f"t{number}") for number in range(20)]
     first = await find(cache, tools)
     made = []

@@ -153,7 +153,7 @@ def either(content, **others):
 def test_a_document_that_validators_read_differently_is_enforced_for_all(
     dialect, content, admitted, forbidden
 ):
-    """As in the definitions of the schema itself; it was refused."""
+    """As in the definitions of the schema itself."""
     schema, alone = either(content, **{"$schema": dialect})
     compiled = compile_schema(schema, documents={A: content})
     for value in admitted + forbidden:
@@ -166,7 +166,7 @@ def test_a_document_that_validators_read_differently_is_enforced_for_all(
 
 
 def test_listed_objects_in_a_document_are_described():
-    """Canonicalization cannot negate them; in the definitions of the schema itself they were described."""
+    """Canonicalization cannot negate them. In the definitions of the schema itself they are described, too."""
     content = {"if": {"enum": [{"a": 1}]}, "then": False, "type": ["object", "string"]}
     compiled = compile_schema(refer(), documents={A: content})
     texts = ['{"p": {"a": 1}}', '{"p": {"a": 2}}', '{"p": "x"}']
@@ -206,7 +206,7 @@ def test_a_document_refers_back_to_the_schema(reference):
 
 
 def test_what_a_document_refers_back_to_is_read_as_a_schema():
-    """Soundness: a place that no keyword knows was read as data, so that a disputed pattern was not seen."""
+    """Soundness: a disputed pattern is seen also in a place that no keyword knows."""
     disputed = {"enum": ["-", "\u00e9"], "not": {"pattern": r"^\w$"}}
     schema = {**refer("more/parts"), "$id": MAIN, "components": {"x": disputed}}
     documents = {PARTS: {"type": "object", "properties": {"q": {"$ref": "../main#/components/x"}}}}
@@ -215,7 +215,7 @@ def test_what_a_document_refers_back_to_is_read_as_a_schema():
 
 
 def test_an_anchor_of_a_document_leads_to_its_schema():
-    """It led to the whole document: keys came in another order, and the report pointed elsewhere."""
+    """Not to the whole document, whose keys have another order."""
     named = {"$anchor": "n", **refer(), "properties": {"z": INTEGER, "b": INTEGER}, "required": ["b", "z"]}
     compiled = compile_schema(
         refer(f"{A}#n"), documents={A: {"properties": {"q": STRING}, "$defs": {"n": named}}}

@@ -124,7 +124,7 @@ async def test_each_client_publishes_within_its_own_allowance_and_the_gateway_be
 
 
 async def test_what_a_full_store_refuses_uses_up_no_allowance(store, monkeypatch):
-    """Each try counted, and then the client's requests were refused for days after the store had room again."""
+    """Else the client's requests would be refused for days after the store has room again."""
     cache = GrammarCache(store, secret=SECRET)
     recipe = (await find(cache, [tool("f")])).recipe
     (key,) = recipe.keys

@@ -103,7 +103,7 @@ def test_the_identifier_of_the_schema_is_its_own():
 
 @pytest.mark.parametrize("reference", ["#x", f"{URI}#x", OTHER])
 def test_a_reference_into_a_document_with_the_uri_of_the_schema_is_refused(reference):
-    """Python's `jsonschema` does not find what it leads to, and `jsonschema_rs` panicked at the anchor."""
+    """Python's `jsonschema` does not find what it leads to, and `jsonschema_rs` may panic at the anchor."""
     hidden = {"$defs": {"x": {"$anchor": "x", **INTEGER}, "y": {"$id": OTHER, **INTEGER}}}
     with pytest.raises(UnsupportedSchema, match="in a document that has the URI of the schema") as refusal:
         compile_schema(refer(reference, **{"$id": URI}), documents={URI: hidden})
@@ -127,7 +127,7 @@ def test_a_reference_into_a_document_with_the_uri_of_the_schema_is_refused(refer
     ],
 )
 def test_cycles_through_the_schema_are_found_though_a_document_has_its_uri(schema, documents, said):
-    """The document was looked at instead. The last schema ended the process."""
+    """Not those of the document. The last schema would end the process."""
     for known in (documents, {**documents, URI: {"$defs": {"x": {}}}}):
         with pytest.raises(UnsupportedSchema, match=said):
             compile_schema(schema, documents=known)
@@ -141,7 +141,7 @@ def test_cycles_through_the_schema_are_found_though_a_document_has_its_uri(schem
     ],
 )
 def test_cycles_are_found_in_a_document_whose_uri_is_an_id_without_force(document, said):
-    """Soundness: the schema was looked at instead. The first was accepted; the last ended the process."""
+    """Soundness: not those of the schema. The last one would end the process."""
     with pytest.raises(UnsupportedSchema, match=said):
         compile_schema({"id": URI, **refer(URI)}, documents={URI: document})
 
@@ -180,7 +180,7 @@ ENDLESS = {"anyOf": [{}, {"items": {"$ref": URI, "unevaluatedItems": False}}]}
     ],
 )
 def test_cycles_are_found_beside_identifiers_without_force(schema, said):
-    """Soundness: these hid the schema that has the name. The endless ones ended the process."""
+    """Soundness: these do not hide the schema that has the name. The endless ones would end the process."""
     with pytest.raises(UnsupportedSchema, match=said):
         compile_schema(schema)
 
@@ -209,7 +209,7 @@ DISPUTED = {"enum": ["-", "\u00e9"], "not": {"pattern": r"^\w$"}}
     ],
 )
 def test_a_reference_to_a_schema_that_is_not_looked_at_is_refused(schema):
-    """Soundness: what is disputed in it was not seen."""
+    """Soundness: what is disputed in it would not be seen."""
     with pytest.raises(UnsupportedSchema) as refusal:
         compile_schema(schema)
     assert (refusal.value.pointer, refusal.value.keyword) == ("/properties/p/$ref", "$ref")
@@ -218,7 +218,7 @@ def test_a_reference_to_a_schema_that_is_not_looked_at_is_refused(schema):
 
 @pytest.mark.parametrize("spelling", ["https://EXAMPLE.com/named", "https://example.com/x/../named"])
 def test_a_uri_in_another_spelling_is_another_one(spelling):
-    """As to Python's `jsonschema`. To `jsonschema_rs` it is the same; the cycle, not seen, ended the process."""
+    """As to Python's `jsonschema`. To `jsonschema_rs` it is the same; an unseen cycle ends the process."""
     node = {"anyOf": [{}, {"items": {"$ref": URI, "unevaluatedItems": False}}]}
     with pytest.raises(UnsupportedSchema, match="there is no such schema"):
         compile_schema({"$id": spelling, **node})

@@ -96,7 +96,7 @@ def referring_on(name):
 
 @pytest.mark.parametrize("others", [{}, documents(referring_on)])
 def test_of_several_missing_targets_the_first_is_named(others):
-    """It was another one each time, since a set in `jsonschema_rs` has no order."""
+    """A set in `jsonschema_rs` has no order."""
     referring = {name: {"$ref": f"{ID}{name}"} for name in NAMES}
     schema = {"$schema": DRAFT_6, "properties": referring, "$defs": {} if others else UNSEEN}
     refusals = {str(refused(schema, documents=others)) for _ in range(8)}
@@ -111,14 +111,14 @@ def test_of_several_malformed_uris_the_first_is_named():
 
 
 def test_of_several_malformed_patterns_the_first_is_named():
-    """The pointer was that of the last one, beside the text of the first."""
+    """By its pointer and by its text."""
     refusal = refused({"properties": {name: {"pattern": f"({name}"} for name in NAMES}})
     assert (refusal.pointer, refusal.reason) == ("/properties/a/pattern", 'invalid regular expression: "(a"')
 
 
 @pytest.mark.parametrize("keywords", [("pattern", "patternProperties"), ("patternProperties", "pattern")])
 def test_the_first_malformed_pattern_is_named_whatever_its_keyword(keywords):
-    """Those of `pattern` came first."""
+    """Not those of `pattern` first."""
     holders = {"pattern": {"pattern": "(a"}, "patternProperties": {"patternProperties": {"(a": True}}}
     refusal = refused({"properties": {keyword: holders[keyword] for keyword in keywords}})
     assert refusal.pointer.startswith(f"/properties/{keywords[0]}/")
@@ -210,7 +210,7 @@ def test_a_refusal_is_told_where_the_fault_is(schema, pointer, keyword):
     "schema", [{"const": "\ud800"}, {"pattern": "\ud800", "minimum": 0, "exclusiveMinimum": True}]
 )
 def test_a_lone_surrogate_is_refused(schema):
-    """The second one is in an undeclared draft. It was a `UnicodeEncodeError`."""
+    """The second one is in an undeclared draft."""
     with pytest.raises(UnsupportedSchema, match="surrogate"):
         compile_schema(schema)
 
@@ -225,7 +225,7 @@ def test_a_lone_surrogate_is_refused(schema):
     ],
 )
 def test_what_json_cannot_hold_is_refused_at_its_place(schema, pointer):
-    """It was taken for `null`."""
+    """It would be taken for `null`."""
     with pytest.raises(UnsupportedSchema, match="infinity or NaN") as refusal:
         compile_schema(schema)
     assert refusal.value.pointer == pointer
@@ -233,7 +233,7 @@ def test_what_json_cannot_hold_is_refused_at_its_place(schema, pointer):
 
 @pytest.mark.parametrize("dialect", [DEFAULT_DRAFT, OPENAPI_3_0])
 def test_hostile_depth_is_refused(dialect):
-    """In OpenAPI's dialect it was a `RecursionError`."""
+    """In OpenAPI's dialect, too."""
     schema = {}
     for _ in range(100_000):
         schema = {"type": "array", "items": schema}
@@ -276,7 +276,7 @@ def test_a_number_of_too_many_digits_is_refused():
 
 
 def test_two_tools_of_one_name_are_refused():
-    """The second took the place of the first, without a word."""
+    """Else the second would take the place of the first."""
     tools = [Tool("f", "", {"type": "object", "properties": {name: {"type": "string"}}}) for name in "ab"]
     with pytest.raises(UnsupportedToolset, match="same name"):
         compile_toolset(tools)

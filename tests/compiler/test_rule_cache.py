@@ -98,7 +98,7 @@ def test_a_single_reference_into_circles_is_written_out_where_it_begins_an_alter
 
 
 def test_a_choice_that_leads_back_to_itself_is_written_out_once():
-    """Writing out what the inner choice begins with gave another inner choice, without end."""
+    """Writing out what the inner choice begins with gives another inner choice, without end."""
     masks = Masks(b"aa", b"ab", b"ba", b"bab", b"aba")
     definition = 'root ::= r\nr ::= "a" (r | "b" (r "a" | ""))'
     grammar = ebnf_grammar(definition)

@@ -329,7 +329,7 @@ def test_bounds_out_of_reach_are_no_obstacle(schema, accepted, rejected):
     "said", [{"properties": {"a": {"type": "integer"}}}, {"patternProperties": {"^a$": {"type": "integer"}}}]
 )
 def test_a_key_that_names_may_not_admit_is_no_undeclared_key(names, said):
-    """Found by fuzzing: `a` was left out of the declared keys, and any value was admitted under it."""
+    """If `a` were left out of the declared keys, any value would be admitted under it."""
     compiled = compile_schema({"type": "object", "propertyNames": names, **said})
     assert not compiled.accepts('{"a": "x"}')
     assert compiled.accepts('{"b": "x"}')

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from monolith import tagged
 from random_decoding import Generation
 from vocabularies import BYTES
-from whole_outputs import admits, parse_calls
+from whole_outputs import admits, parse_calls, spell_calls
 
 from compiler import compile_toolset
 from compiler.errors import CompilerError, UnknownSyntax
@@ -134,7 +134,7 @@ def test_a_call_as_the_family_writes_it_is_in_both_languages(name, choice):
     row, grammar = find_syntax(name), _linked(name, choice, parallel=True)
     for tool, arguments in CALLS:
         written = tagged(arguments, row) if row.tags else json.dumps(arguments, ensure_ascii=False)
-        output = (row.opening + row.header(tool) + written + row.end + row.closing).encode()
+        output = spell_calls(row, (tool, written)).encode()
         assert admits(grammar, output.decode()), output
         if name in FAMILIES:
             theirs = xgr.GrammarMatcher(_tag(FAMILIES[name], choice, parallel=True))

@@ -141,7 +141,7 @@ async def test_a_worker_that_crashes_is_one_refusal(workers, number):
 
 
 async def test_a_first_try_whose_worker_is_killed_is_followed_by_another(workers):
-    """The system kills workers first when memory runs out. The schema was refused, for five minutes."""
+    """The system kills workers first when memory runs out. The schema is not refused for that."""
     assert await is_fine(workers)
     running = asyncio.create_task(workers.run(job_of(laborious()), VOCABULARY, is_long=False))
     await asyncio.sleep(0.2)
@@ -220,7 +220,7 @@ async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch
 
 
 async def test_a_zygote_that_hangs_is_replaced_and_holds_up_no_end(monkeypatch):
-    """It was waited for without end, by every schema and by the end of the gateway."""
+    """Neither schemas nor the end of the gateway wait for it without end."""
     workers = WorkerPool(1, LIMITS)
     assert await is_fine(workers)
     with stopped(zygote_pid(workers)) as first, monkeypatch.context() as patched:
@@ -272,7 +272,7 @@ async def test_closing_ends_priming_after_one_schema(monkeypatch):
 
 
 async def test_a_fault_of_the_compiler_is_logged_here(workers, caplog):
-    """Workers wrote it to their standard error, as plain lines between the JSON objects of the log."""
+    """Workers do not write it to their standard error, as plain lines between the JSON objects of the log."""
     with pytest.raises(UnsupportedSchema, match="the compiler failed on it"):
         await workers.run(CompileJob("covers", ("no pair of schemas",)), VOCABULARY)
     [record] = [record for record in caplog.records if record.name == "compiler.isolation.compile_job"]
@@ -289,7 +289,7 @@ async def test_a_worker_that_was_taken_over_does_not_fill_the_log(caplog):
 
 
 async def test_workers_whose_zygote_died_leave_no_zombies(adopting):
-    """In a container they become children of the gateway, its first process, which never waited for them."""
+    """In a container they become children of the gateway, its first process, which has to wait for them."""
     workers = WorkerPool(1, LIMITS)
     await workers.start(VOCABULARY)
     former = children(zygote_pid(workers))

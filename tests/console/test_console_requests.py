@@ -156,7 +156,7 @@ def test_a_gateway_that_takes_no_requests_says_why(page, runtime, asked):
 
 
 def test_the_first_plot_shows_the_present(page, asked):
-    """The library of plots takes a single moment for a whole day, and midnight stood at each line."""
+    """The library of plots alone takes a single moment for a whole day, and writes midnight at each line."""
     page.add_init_script(
         "window.written = [];"
         "const fillText = CanvasRenderingContext2D.prototype.fillText;"

@@ -211,7 +211,7 @@ SHOWN = "Pays.\\u{202e}\\u{200b}\\u{e0141}"
 
 
 def test_every_character_of_a_tool_can_be_seen(gateway, page):
-    """A description could hide text from the person who reads it, and the model would read it."""
+    """No description hides text from the person who reads it, which the model would read."""
     schema = {"type": "object", "properties": {f"to{HIDDEN}": {"type": "string", "description": HIDDEN}}}
     hidden = {"name": "pay", "description": HIDDEN, "inputSchema": schema}
     gateway.put("/v1/toolsets/hidden", json={"tools": [hidden]}).raise_for_status()

@@ -1,10 +1,11 @@
 """API keys of the store: made, used, rotated and revoked; what is stored of them, and what an outage leaves."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from keys import ADMIN, bearer
+from moved_clock import Clock
 from serving import served
 
 from gateway.access.api_keys import FRESH_S, RECORDS, STALE_S, ApiKeys, KeyTerms
@@ -13,22 +14,6 @@ from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import open_store
 
 TERMS = {"name": "agent", "scopes": ["invoke"]}
-
-
-class Clock:
-    def __init__(self):
-        self.now = datetime(2026, 11, 23, tzinfo=UTC)
-        self.elapsed = 0.0
-
-    def __call__(self):
-        return self.now
-
-    def passes(self, seconds):
-        self.now += timedelta(seconds=seconds)
-        self.elapsed += seconds
-
-    def timer(self):
-        return self.elapsed
 
 
 class FailingStore:
@@ -58,7 +43,7 @@ def clock():
 
 @pytest.fixture
 def keys(store, clock):
-    return ApiKeys(store, clock, clock.timer)
+    return ApiKeys(store, clock, clock.elapsed_s)
 
 
 def terms(**fields):
@@ -105,9 +90,9 @@ async def test_another_keys_secret_under_this_id_is_none(keys):
 
 async def test_a_key_expires(keys, clock):
     made = await keys.create(terms(expires_at=clock.now + timedelta(seconds=60)))
-    clock.passes(59)
+    clock.pass_by(seconds=59)
     assert await keys.find(made.text.encode())
-    clock.passes(1)
+    clock.pass_by(seconds=1)
     assert await keys.find(made.text.encode()) is None
     assert [record.is_expired(clock.now) for record in await keys.records()] == [True]
 
@@ -118,7 +103,7 @@ async def test_a_rotated_key_is_good_for_a_while(keys, clock):
     third = await keys.rotate(first.record.key_id, grace_s=60)
     texts = [made.text.encode() for made in (first, second, third)]
     assert [bool(await keys.find(text)) for text in texts] == [False, True, True]
-    clock.passes(60)
+    clock.pass_by(seconds=60)
     assert [bool(await keys.find(text)) for text in texts] == [False, False, True]
 
 
@@ -137,8 +122,8 @@ class RepeatingStore:
 
 
 async def test_a_change_that_the_driver_repeats_is_made_once(store, clock):
-    """A rotated key ended at once, a new one was not returned, and a revocation found no such key."""
-    keys = ApiKeys(RepeatingStore(store), clock, clock.timer)
+    """Made twice, a rotation would end the old secret at once, and a revocation would find no such key."""
+    keys = ApiKeys(RepeatingStore(store), clock, clock.elapsed_s)
     first = await keys.create(terms())
     second = await keys.rotate(first.record.key_id, grace_s=60)
     for made in (first, second):
@@ -168,9 +153,9 @@ class PausingStore:
 
 @pytest.mark.parametrize("change", [ApiKeys.revoke, lambda keys, key_id: keys.rotate(key_id, 0)])
 async def test_a_key_that_changes_while_it_is_read_is_not_cached(store, clock, change):
-    """This gateway took a key that it had just revoked for five seconds, or ten minutes of an outage."""
+    """Else a gateway would take a key that it has just revoked for as long as a cached record is good."""
     pausing = PausingStore(store)
-    keys = ApiKeys(pausing, clock, clock.timer)
+    keys = ApiKeys(pausing, clock, clock.elapsed_s)
     made = await keys.create(terms())
     pausing.pauses = True
     finding = asyncio.create_task(keys.find(made.text.encode()))
@@ -179,25 +164,25 @@ async def test_a_key_that_changes_while_it_is_read_is_not_cached(store, clock, c
     await change(keys, made.record.key_id)
     pausing.goes_on.set()
     await finding
-    clock.passes(1)
+    clock.pass_by(seconds=1)
     assert await keys.find(made.text.encode()) is None
 
 
 async def test_another_gateway_learns_of_a_revocation_within_seconds(keys, store, clock):
-    other = ApiKeys(store, clock, clock.timer)
+    other = ApiKeys(store, clock, clock.elapsed_s)
     made = await keys.create(terms())
     assert await other.find(made.text.encode())
     await keys.revoke(made.record.key_id)
     assert await keys.find(made.text.encode()) is None
-    clock.passes(FRESH_S)
+    clock.pass_by(seconds=FRESH_S)
     assert await other.find(made.text.encode()) is None
     with pytest.raises(UnknownKey):
         await keys.revoke(made.record.key_id)
 
 
 async def test_another_gateway_takes_a_new_secret_at_once(keys, store, clock):
-    """It refused the secret for as long as it had the record from before the rotation in its cache."""
-    other = ApiKeys(store, clock, clock.timer)
+    """Also while the record from before the rotation is in its cache."""
+    other = ApiKeys(store, clock, clock.elapsed_s)
     first = await keys.create(terms())
     assert await other.find(first.text.encode())
     second = await keys.rotate(first.record.key_id, grace_s=0)
@@ -206,8 +191,8 @@ async def test_another_gateway_takes_a_new_secret_at_once(keys, store, clock):
 
 
 async def test_a_new_secret_that_cannot_be_looked_up_waits_for_the_store(keys, store, clock):
-    """It was refused as if it were wrong, so clients gave up."""
-    other = ApiKeys(store, clock, clock.timer)
+    """It may be right, and clients give up if it is refused as wrong."""
+    other = ApiKeys(store, clock, clock.elapsed_s)
     first = await keys.create(terms())
     assert await other.find(first.text.encode())
     second = await keys.rotate(first.record.key_id)
@@ -217,12 +202,12 @@ async def test_a_new_secret_that_cannot_be_looked_up_waits_for_the_store(keys, s
 
 
 async def test_a_clock_that_is_set_back_keeps_no_revoked_key(keys, store, clock):
-    """The cached record counted as fresh until the clock had come to that time again."""
-    other = ApiKeys(store, clock, clock.timer)
+    """What is cached ages by the time that passes, not by the time of day."""
+    other = ApiKeys(store, clock, clock.elapsed_s)
     made = await keys.create(terms())
     assert await other.find(made.text.encode())
     await keys.revoke(made.record.key_id)
-    clock.passes(FRESH_S)
+    clock.pass_by(seconds=FRESH_S)
     clock.now -= timedelta(hours=1)
     assert await other.find(made.text.encode()) is None
 
@@ -231,12 +216,12 @@ async def test_while_the_store_is_out_keys_seen_lately_go_on_and_others_wait(key
     seen, unseen = [await keys.create(terms()) for _ in range(2)]
     assert await keys.find(seen.text.encode())
     store.is_out = True
-    clock.passes(STALE_S - 1)
+    clock.pass_by(seconds=STALE_S - 1)
     assert await keys.find(seen.text.encode())
     assert await keys.find(b"not-a-key-of-the-store") is None
     with pytest.raises(KeysUnavailable):
         await keys.find(unseen.text.encode())
-    clock.passes(1)
+    clock.pass_by(seconds=1)
     with pytest.raises(KeysUnavailable):
         await keys.find(seen.text.encode())
     store.is_out = False

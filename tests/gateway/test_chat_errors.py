@@ -73,7 +73,7 @@ MESSAGES = '"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 50'
     ],
 )
 async def test_a_key_that_stands_twice_is_refused(client, runtime, url, fields, param, place):
-    """The last one counted, without a word: `maximum` was 500."""
+    """Readers of JSON differ in which one counts."""
     text = f'{{"model": "tiny", {fields}}}'
     answer = await client.post(url, content=text, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
@@ -289,7 +289,6 @@ async def test_a_refusal_and_its_way_out_are_sentences(client):
 
 
 async def test_a_compressed_body_is_refused_by_name(client):
-    """It was taken for JSON with a byte that is not UTF-8."""
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     answer = await client.post(URL, content=gzip.compress(json.dumps(body()).encode()), headers=headers)
     assert answer.status_code == 415

@@ -137,7 +137,7 @@ def test_a_file_that_is_no_toolset_is_named(run, tmp_path, content):
 
 @pytest.mark.parametrize("command", ["check", "apply"])
 def test_a_file_with_a_repeated_key_is_refused(run, gateway, tmp_path, command):
-    """Only the last one was sent, so the gateway could not refuse it."""
+    """The gateway would get only the last one, and could not refuse it."""
     path = tmp_path / "twice.json"
     path.write_text('[{"name": "a", "inputSchema": {"properties": {"x": {"maximum": 5, "maximum": 500}}}}]')
     result = run("tools", command, str(path))
@@ -154,8 +154,8 @@ def test_an_address_of_no_gateway_is_told_what_one_is(run, url):
     assert "--url http://127.0.0.1:8080" in result.stderr
 
 
-def test_a_gateway_that_does_not_run_is_named(run):
-    result = run("tools", "list", "--url", f"http://127.0.0.1:{free_port()}")
+def test_a_gateway_that_does_not_run_is_named(run, unused_tcp_port):
+    result = run("tools", "list", "--url", f"http://127.0.0.1:{unused_tcp_port}")
     assert result.exit_code == 1
     assert "callgate serve" in result.stderr
 
@@ -211,11 +211,6 @@ def other_server(status, answer):
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @pytest.mark.parametrize(

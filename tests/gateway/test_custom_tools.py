@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from sample_tools import WEATHER
 from test_responses import ask as ask_responses
 from test_responses import stream as stream_responses
+from whole_outputs import admits_beginning
 
 from gateway.generation.custom_inputs import InputReader, call_with_input
 from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason
@@ -136,9 +137,8 @@ async def test_a_pattern_holds_for_the_input(client, runtime):
 
 
 def reads(runtime, text):
-    """Whether the model may write a text; the vocabulary's tokens are bytes."""
-    matcher = runtime.requests[-1].constraint.matcher()
-    return all(matcher.accept(byte) for byte in text.encode())
+    """Whether the model that was asked last may begin its output with a text."""
+    return admits_beginning(runtime.requests[-1].constraint, text)
 
 
 REGISTERED = "/v1/toolsets/files"

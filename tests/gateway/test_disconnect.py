@@ -59,7 +59,7 @@ def test_leaving_while_nothing_is_sent_aborts(settings, script, is_streamed):
 @pytest.mark.parametrize("num_ahead", [20_000, 300_000])
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_leaving_behind_a_second_request_aborts(settings, is_streamed, num_ahead, offer):
-    """The gateway read no further, so it did not learn that the client had gone until the answer was whole."""
+    """The gateway learns that the client has gone only if it reads on behind the first request."""
     runtime = FakeRuntime([300.0, END])
     post = POST.replace("Content", f"{offer}Content")
     first, second = json.dumps(BODY | {"stream": is_streamed}), "x" * num_ahead
@@ -124,7 +124,7 @@ class SilentRequest:
 
 
 async def test_a_result_that_comes_as_its_request_is_cancelled_is_discarded():
-    """A generation was lost there, and the engine went on with it for nobody."""
+    """Nobody would end the generation, and the engine would go on with it for nobody."""
     discarded = []
 
     async def discard(result):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from chat import ask
 from sample_tools import TIME
+from whole_outputs import admits_beginning
 
 from toolspecs import Tool, Toolset
 
@@ -71,9 +72,7 @@ async def test_a_call_is_masked_by_the_documents_of_its_revision(client, runtime
 
 
 def accepts(constraint, arguments):
-    matcher = constraint.matcher()
-    text = f'<tool_call>\n{{"name": "pay", "arguments": {arguments}'
-    return all(matcher.accept(byte) for byte in text.encode())
+    return admits_beginning(constraint, f'<tool_call>\n{{"name": "pay", "arguments": {arguments}')
 
 
 async def test_one_tool_is_put_beside_the_toolsets_documents(client, pay):

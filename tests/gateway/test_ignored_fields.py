@@ -215,7 +215,7 @@ NOT_A_SCHEMA = {"type": "string", "pattern": REGEX}
     ],
 )
 async def test_a_refusal_names_the_field_that_the_request_has(client, url, fields, name):
-    """Several fields ask for a format; the error named the usual one, which the client had not sent."""
+    """Several fields ask for a format; the usual one may not be the one that was sent."""
     asked = {"model": "tiny", **({} if "prompt" in fields else {"messages": [USER]}), **fields}
     refused = await client.post(url, json=asked)
     error = refused.json()["error"]
@@ -237,7 +237,7 @@ async def test_an_effort_without_effect_has_the_name_that_the_request_has_for_it
 
 @pytest.mark.parametrize("url", [URL, "/v1/responses", "/v1/messages"])
 async def test_an_unknown_field_of_our_own_object_is_no_hint_for_another_server(client, runtime, url):
-    """A toolset in the wrong place was left out, and the answer came without its tools."""
+    """For instance a toolset in the wrong place, without which the answer would have no tools."""
     fields = {"input": "Hi"} if url == "/v1/responses" else {"messages": [{"role": "user", "content": "Hi"}]}
     asked = {"model": "tiny", "max_tokens": 5, **fields, "callgate": {"toolset": "weather"}}
     if url == "/v1/responses":
@@ -310,7 +310,7 @@ KEYWORDS = [
 async def test_keywords_of_a_requests_own_schemas_that_have_no_effect_are_named(
     client_with, client, url, sent, schema
 ):
-    """A registered schema is warned of; nobody was told that a key of these was not required."""
+    """As in the warnings about a registered schema."""
     for _ in range(2):  # compiled, then from memory
         answer = await client.post(url, json=sent)
         assert answer.headers["x-callgate-ignored"] == ", ".join(f"{schema}.{each}" for each in SLIPPED)

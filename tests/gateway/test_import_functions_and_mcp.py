@@ -158,7 +158,7 @@ def test_every_page_is_read_and_the_token_is_sent(run, monkeypatch):
 
 
 def test_a_tool_that_clients_must_refuse_is_named(run):
-    """The SDK leaves it out, so a tool that was accepted before seemed to be gone at its source."""
+    """The SDK leaves it out, as if it were gone at its source."""
 
     def listed(name, kind):
         header = {"type": kind, "x-mcp-header": "A"}
@@ -226,7 +226,7 @@ def test_what_is_wrong_with_a_list_is_told(run, result, said):
 
 
 def test_a_tool_that_breaks_the_protocol_costs_only_itself(run):
-    """The SDK refuses its whole page, so a server with one such tool could not be imported."""
+    """The SDK alone refuses its whole page."""
     odd = {"name": "odd", "annotations": {"readOnlyHint": "perhaps"}, "inputSchema": {"type": "object"}}
     unnamed = {"name": 5, "inputSchema": {"type": "object"}}
     refused = {"name": "refused", "inputSchema": {"type": "object", "required": 5}}
@@ -243,7 +243,7 @@ def test_a_tool_that_breaks_the_protocol_costs_only_itself(run):
 
 
 def test_a_list_of_empty_pages_without_end_is_told(run, monkeypatch):
-    """It was said that a cursor comes again, which was not so."""
+    """No cursor comes again."""
     monkeypatch.setattr("gateway.sources.mcp_source.Limits", lambda: Limits(num_tools=3))
     cursors = map(str, count())
 
@@ -266,7 +266,7 @@ def test_a_server_that_lists_too_slowly_is_told(run, monkeypatch):
 
 
 def test_a_server_that_lists_too_slowly_is_told_whatever_the_sdk_raises(run, monkeypatch):
-    """Cancelled between two messages, the SDK sometimes raised an error of its own, which was told."""
+    """Cancelled between two messages, the SDK may raise an error of its own."""
 
     class Interrupted:
         def __init__(self, _transport):

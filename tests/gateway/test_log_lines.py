@@ -95,7 +95,7 @@ async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
 async def test_a_stream_that_ends_early_is_found_by_the_id_that_its_client_has(
     keyed, runtime, written, path, asked
 ):
-    """The line of the failure and that of the request had no id in common, nor one with the answer."""
+    """The line of the failure has it, and so has that of the request."""
     runtime.script = [TextDelta(0, "And "), GenerationFailed("NaN logits")]
     sent = (await keyed.post(path, json=asked)).text
     [failure] = lines_of(written, "gateway.routes.transport")

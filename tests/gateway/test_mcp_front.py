@@ -327,7 +327,7 @@ async def test_without_keys_no_page_and_no_foreign_name_comes_in(client, weather
 
 
 async def test_who_accepts_no_json_is_told_so_as_the_document_says(client, weather):
-    """`client` compares each answer with the gateway's own OpenAPI document, which said that this has no body."""
+    """`client` compares each answer with the gateway's own OpenAPI document."""
     answer = await client.post("/mcp/weather", json=PING, headers={"Accept": "text/html"})
     assert answer.status_code == 406
     assert answer.json()["error"]["code"] < 0

@@ -319,7 +319,7 @@ async def test_tokens_are_counted(client, runtime):
 async def test_a_choice_that_does_not_fit_the_tools_is_refused_wherever_it_is_sent(
     client, runtime, path, tools, choice
 ):
-    """Tokens were counted for a message that was refused then."""
+    """Nobody should count the tokens of a message that is refused."""
     sent = {"model": "tiny", "max_tokens": 9, "messages": [USER], "tools": tools, "tool_choice": choice}
     answer = await client.post(path, json=sent)
     assert answer.status_code == 400

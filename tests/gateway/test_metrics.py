@@ -116,7 +116,7 @@ async def test_a_text_completion_is_no_chat(client):
 
 
 async def test_counters_of_rare_events_begin_at_zero(client, runtime):
-    """Prometheus sees no increase in the first value of a series, so an alert missed the first event."""
+    """Prometheus sees no increase in the first value of a series, so an alert would miss the first event."""
     stats = dataclasses.replace(STATS, num_rescued_tokens=0)
     runtime.script = [*text("Hello.")[:-1], Finished(0, FinishReason.STOP, stats)]
     await client.post(URL, json=body())
@@ -128,7 +128,7 @@ async def test_counters_of_rare_events_begin_at_zero(client, runtime):
 
 
 def test_waits_are_told_apart_up_to_the_longest_request():
-    """An alert on the wait for the first token could not fire above ten seconds, where the buckets ended."""
+    """An alert cannot tell waits apart that are longer than the last bucket."""
     for metric in (TIME_TO_FIRST_TOKEN, QUEUE_DURATION, REQUEST_DURATION):
         assert metric.buckets[-1] > REQUEST_S
     assert GRAMMAR_WAIT.buckets[-1] >= Settings().compile_request_seconds
@@ -220,7 +220,7 @@ async def test_failures_are_labelled_with_their_kind(client, runtime):
     ],
 )
 async def test_a_stream_that_fails_is_no_success(client, runtime, error, label):
-    """It has sent the status 200, and counted as if it had gone well."""
+    """Although it has sent the status 200."""
     runtime.script = [TextDelta(0, "And "), error]
     assert (await client.post(URL, json=body(stream=True))).status_code == 200
     http = {"http_request_method": "POST", "http_route": URL, "http_response_status_code": "200"}

@@ -20,7 +20,7 @@ BODY = {"messages": [{"role": "user", "content": "Is it cold?"}], "max_tokens": 
     ],
 )
 async def test_an_alias_leaves_the_toolset_to_the_request(client, runtime, weather, alias, name, toolset):
-    """`*` took the toolset for a part of the model's name, and the answer came without tools."""
+    """`*` does not take the toolset for a part of the model's name."""
     runtime.card = replace(runtime.card, aliases=(alias,))
     answer = await client.post("/v1/chat/completions", json={**BODY, "model": name})
     assert answer.status_code == 200, answer.text

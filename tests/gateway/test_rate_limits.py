@@ -201,7 +201,7 @@ async def test_what_is_refused_costs_no_tokens_and_what_breaks_off_what_was_rese
 
 
 async def test_an_answer_that_breaks_off_costs_what_was_seen_of_it(client, runtime):
-    """Without a budget 512 tokens are reserved; who left at the end of each answer paid no more for longer ones."""
+    """Without a budget 512 tokens are reserved; who leaves at the end of a longer answer pays for all of it."""
     own = await key_of(client, tokens_per_minute=1000)
     whole, runtime.script = runtime.script, [TextDelta(0, "a")] * 700 + [RuntimeError("the engine broke")]
     assert (await client.post(URL, json=CHAT, headers=own)).status_code == 500
@@ -220,7 +220,7 @@ async def test_an_answer_that_breaks_off_costs_what_was_seen_of_it(client, runti
 async def test_a_prompt_that_was_read_is_paid_whatever_becomes_of_its_answer(
     client, runtime, events, status, cost
 ):
-    """A prompt of one token a character was paid as a quarter of that by clients that left, and by others not."""
+    """Before it is read it counts as a quarter of its characters, and from then on as its tokens."""
     own = await key_of(client, tokens_per_minute=1000)
     whole, runtime.script = runtime.script, [PromptRendered(600), *events]
     asked = body(max_tokens=1)

@@ -82,7 +82,7 @@ async def test_the_gateway_outlives_redis(server, gateway, caplog):
 
 
 async def test_a_store_that_takes_no_writes_is_not_ready(gateway, server):
-    """A full Redis answered its pings: registrations failed, and no alert said why."""
+    """A full Redis answers pings, but registrations fail."""
     async with gateway() as client, Redis.from_url(server.url) as redis:
         assert "callgate_store_ready 1.0" in (await client.get("/metrics")).text
         await redis.config_set("maxmemory", "100kb")

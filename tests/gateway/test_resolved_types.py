@@ -51,7 +51,7 @@ for number in range(60):
 
 @pytest.mark.parametrize("way", ["convert", "FieldReader().convert"])
 def test_threads_that_read_a_type_for_the_first_time_do_not_end_the_process(way):
-    """The process ended with a segmentation fault: msgspec 0.22 shows a type before it knows its fields."""
+    """Msgspec 0.22 shows a type before it knows its fields, and who reads it then ends with a segmentation fault."""
     program = [sys.executable, "-c", FIRST_USE.format(way=way)]
     ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr

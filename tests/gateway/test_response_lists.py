@@ -55,7 +55,7 @@ async def test_bytes_are_bounded_for_each_owner(store, monkeypatch):
 
 
 async def test_what_was_deleted_drops_nothing(store, monkeypatch):
-    """A thousand responses that were deleted at once pushed out the only one that was kept."""
+    """A thousand responses that are deleted at once push out none that is kept."""
     monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 3)
     responses = StoredResponses(store, lifetime_s=60)
     assert await responses.save("o", response(0), [])
@@ -92,7 +92,7 @@ async def test_a_response_that_cannot_be_listed_is_not_stored(store, monkeypatch
 
 @pytest.mark.parametrize("failing", ["set", "delete"])
 async def test_a_response_that_could_not_be_stored_pushes_nothing_out_later(store, monkeypatch, failing):
-    """A full store refused the new one, which stayed listed, and so pushed out one that was kept."""
+    """What a full store refuses is not listed either."""
     monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 2)
     responses = StoredResponses(store, lifetime_s=60)
     for number in range(2):
@@ -114,7 +114,7 @@ async def test_a_response_that_could_not_be_stored_pushes_nothing_out_later(stor
 
 
 async def test_a_response_that_others_push_out_before_it_is_stored_is_not_kept(store, monkeypatch):
-    """The others deleted it before it was there, so it stayed for a day and counted for nobody."""
+    """The others cannot delete what is not there yet, so it is deleted by whoever stores it."""
     monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 2)
     first, other = (StoredResponses(store, lifetime_s=60) for _ in range(2))
     write = store.set
@@ -151,7 +151,7 @@ class SlowStore:
 async def test_a_client_that_leaves_while_its_response_is_stored_leaves_none_behind(
     store, monkeypatch, num_done
 ):
-    """What was dropped from the list stayed in the store, and what was never stored counted in the list."""
+    """What is dropped from the list leaves the store, and what is never stored leaves the list."""
     monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 2)
     for number in range(2):
         assert await StoredResponses(store, lifetime_s=60).save("o", response(number), [])
@@ -186,7 +186,7 @@ async def test_stored_responses_expire(store):
 
 
 async def test_a_list_lives_as_long_as_the_longest_of_its_responses(store):
-    """Where an operator shortened `response_seconds`, responses from before counted for nobody any more."""
+    """Also where an operator shortens `response_seconds` meanwhile."""
     assert await StoredResponses(store, lifetime_s=60).save("o", response(1), [])
     assert await StoredResponses(store, lifetime_s=0.05).save("o", response(2), [])
     await asyncio.sleep(0.1)
@@ -199,7 +199,7 @@ async def test_a_list_lives_as_long_as_the_longest_of_its_responses(store):
     "content", [b"x", b"[1]", b"[[1,2,3]]", b"[" + b'["a",0,0],' * 100_000 + b'["a",0,0]]']
 )
 async def test_a_damaged_list_counts_as_empty(store, content):
-    """Each answer of its owner failed at its end."""
+    """Its owner gets answers as before."""
     responses = StoredResponses(store, lifetime_s=60)
     await store.set("responses:o", content)
     assert await responses.save("o", response(1), [])
@@ -210,7 +210,7 @@ async def test_a_damaged_list_counts_as_empty(store, content):
     "forged", [{}, {"id": 5, "output": 5}, {"id": "a"}, {"id": "a", "output": [{}]}, {"output": []}, 5]
 )
 async def test_a_forged_entry_is_as_good_as_none(store, forged):
-    """Its conversation, its items and references to them answered 500."""
+    """In conversations, in lists of items and in references to them."""
     responses = StoredResponses(store, lifetime_s=60)
     response_id = response(1)["id"]
     entry = json.dumps({"response": forged, "items": [{}]}).encode()

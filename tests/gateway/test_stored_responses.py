@@ -136,7 +136,7 @@ async def test_it_is_read_listed_and_deleted(client):
     ],
 )
 async def test_an_error_counts_the_items_that_were_sent(client, sent, param):
-    """It counted those of the stored conversation too, which the client does not see in its request."""
+    """Not those of the stored conversation, which the client does not see in its request."""
     first = await ask(client, input=[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
     error = await refusal(client, input=sent, previous_response_id=first["id"])
     assert error["param"] == param
@@ -158,7 +158,7 @@ def test_a_place_in_what_was_expanded_is_one_in_what_was_sent(sent, place, told)
 
 
 async def test_one_that_is_asked_for_as_a_stream_is_refused(client):
-    """OpenAI's client made a stream without any event of the whole response."""
+    """OpenAI's client would make a stream of it without any event."""
     stored = await ask(client)
     path = f"{URL}/{stored['id']}"
     for query in ("stream=false", "include[]=reasoning.encrypted_content"):
@@ -169,7 +169,7 @@ async def test_one_that_is_asked_for_as_a_stream_is_refused(client):
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
 async def test_each_item_is_listed_once_whatever_ids_the_client_sent(client, order):
-    """OpenAI's client never came to an end, or stopped after the first page."""
+    """If an id comes twice, OpenAI's client may page without end, or stop after the first page."""
     own_ids = ["msg_1", None, "msg_1", "", "msg_2", None, "msg_1"]
     asked = [{"id": each, "role": "user", "content": f"{i}"} for i, each in enumerate(own_ids)]
     asked += [{"type": None, "role": "user", "content": "7"}, {"role": "user", "content": "8"}]

@@ -129,7 +129,7 @@ async def test_a_failure_is_an_error_of_both_spans(client, runtime, spans, is_st
 
 
 async def test_a_failure_before_the_turn_has_its_kind(client, runtime, spans):
-    """While no engine took requests, traces showed 503 and not why: there was no span of a turn."""
+    """The request's span has it: there is none of a turn."""
     runtime.health_now = Health(is_ready=False, reason="the engine a:1 cannot be reached")
     assert (await client.post(URL, json=body())).status_code == 503
     (server,) = spans.get_finished_spans()
@@ -170,7 +170,7 @@ async def test_content_is_recorded_if_switched_on(
 
 @pytest.mark.parametrize("prompt", ["a secret", [97, 98]])
 async def test_the_prompt_of_a_text_completion_is_content(client_with, spans, prompt):
-    """An empty list of messages was recorded in its place, as of a chat."""
+    """In the place of a chat's messages."""
     async with client_with(capture_content=True) as client:
         await client.post("/v1/completions", json={"model": "tiny", "prompt": prompt})
     attributes = by_name(spans)["text_completion tiny"].attributes
@@ -201,7 +201,7 @@ async def test_where_a_draft_left_the_grammar_is_told_without_the_keys_that_the_
 
 
 async def test_more_tokens_than_otlp_has_numbers_can_be_asked_for(attributes_with, spans, caplog):
-    """The exporter logged a traceback for each such request."""
+    """The exporter would log a traceback for each such request."""
     found = await attributes_with({"max_tokens": 10**30})
     encode_spans(spans.get_finished_spans())
     assert found["gen_ai.request.max_tokens"] == 2**63 - 1
@@ -209,7 +209,7 @@ async def test_more_tokens_than_otlp_has_numbers_can_be_asked_for(attributes_wit
 
 
 async def test_of_images_only_places_and_sizes_are_recorded(attributes_with):
-    """Their data was, and spans of megabytes waited by the thousand for a collector."""
+    """With their data, spans would have megabytes."""
     pixel = base64.b64encode(b"GIF89a\x02\x00\x03\x00\0\0\0\x2c\0\0\0\0\x02\x00\x03\x00\0").decode()
     image = {"type": "image_url", "image_url": {"url": f"data:image/gif;base64,{pixel}"}}
     content = [{"type": "text", "text": "See:"}, image]

@@ -56,7 +56,7 @@ async def test_no_frames_of_a_chat_surround_it(client, runtime):
     ids=["whole", "streamed", "counted"],
 )
 async def test_a_toolset_in_the_models_name_is_refused(client, runtime, weather, url, fields):
-    """The model wrote a call, and the answer was an empty text."""
+    """A call would be no text."""
     refused = await client.post(url, json=body(model="tiny:weather", **fields))
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "model")
     assert "/v1/chat/completions" in refused.json()["error"]["message"]

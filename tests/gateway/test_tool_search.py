@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from chat import ask, body
 from fake_runtime import call
+from whole_outputs import admits, spell_calls
 
 from runtime.errors import PromptTooLong
 
@@ -36,13 +37,8 @@ def shown(runtime):
 
 def callable_tools(runtime):
     """The tools that the grammar of the last request lets a model call."""
-    found = []
-    for name in NAMES:
-        matcher = runtime.requests[-1].constraint.matcher()
-        text = f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>'
-        if all(map(matcher.accept, text.encode())):
-            found.append(name)
-    return found
+    constraint = runtime.requests[-1].constraint
+    return [name for name in NAMES if admits(constraint, spell_calls(constraint.syntax, (name, "{}")))]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ async def test_every_bad_tool_is_named_at_once_and_nothing_changes(client, weath
     ],
 )
 async def test_a_key_that_stands_twice_is_refused(client, written, place, key):
-    """The last one counted, so `maximum` was 500, or 5 for who reads the first."""
+    """Readers of JSON differ in which one counts."""
     tool = f'{{"name": "f", "inputSchema": {{"type": "object", "properties": {{"a/b": {written}}}}}}}'
     for method, url, body in (
         ("PUT", URL, f'{{"tools": [{tool}]}}'),
@@ -117,7 +117,7 @@ _LONG = "\x7f" * 20_000
     ids=["name", "model"],
 )
 async def test_a_refusal_repeats_only_the_beginning_of_a_text(client, runtime, method, url, body):
-    """4 MB of a name came back as 20 MB."""
+    """Repeated whole and escaped, 4 MB of a name would come back as 20 MB."""
     runtime.card = replace(runtime.card, aliases=("*\x7f",))
     refused = await client.request(method, url, json=body)
     assert refused.status_code == 400

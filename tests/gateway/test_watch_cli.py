@@ -97,7 +97,7 @@ def test_files_are_watched_where_they_are_named(run, gateway, tmp_path):
 
 
 def test_a_location_that_is_no_url_ends_nothing(run, gateway, shop):
-    """`callgate tools watch` ended with a traceback, whatever else it watched; anybody could register it."""
+    """Anybody may register it, and `callgate tools watch` goes on with whatever else it watches."""
     tools = [{"name": "ship", "inputSchema": {"type": "object"}}]
     body = {"listing": {"kind": "openapi", "location": "http://xn--/", "tools": tools}}
     gateway.post("/v1/toolsets/odd/import", json=body).raise_for_status()

@@ -1,19 +1,20 @@
 """Small models and engines over them."""
 
+import time
+
 import pytest
 import torch
 from embedded import SETTINGS
 from transformers import LlamaConfig, LlamaForCausalLM
+from vocabularies import BYTES
 
 from compiler.prepared_vocabulary import prepare
-from compiler.vocabulary import Vocabulary
 from runtime import loading
 from runtime.embedded import EmbeddedRuntime
 from runtime.engine import Engine
 from runtime.forward.model_runner import ModelRunner
+from runtime.loading import load_model
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
-from runtime.request import Sampling
-from runtime.scheduling.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 
 
@@ -27,11 +28,6 @@ def _float32():
     """Once a model that is being loaded elsewhere in the process, and changes it meanwhile, is there."""
     with loading._ONE_AT_A_TIME:
         torch.set_default_dtype(torch.float32)
-
-
-@pytest.fixture(scope="session")
-def vocabulary():
-    return Vocabulary.of_bytes()
 
 
 @pytest.fixture(scope="session")
@@ -55,46 +51,27 @@ def byte_model():
 
 
 @pytest.fixture
-def make_engine(byte_model, vocabulary):
-    """An engine over the byte model; keyword arguments are settings."""
+def make_engine(byte_model):
+    """An engine over the byte model; the other keyword arguments are settings."""
 
-    def make(*, context_length=512, **settings):
+    def make(*, context_length=512, jump_forward=None, operations=None, **settings):
         chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 16} | settings)
+        runner = ModelRunner(byte_model, chosen, operations)
         return Engine(
-            ModelRunner(byte_model, chosen), prepare(vocabulary), chosen, context_length=context_length
+            runner, prepare(BYTES), chosen, context_length=context_length, jump_forward=jump_forward
         )
 
     return make
 
 
 @pytest.fixture
-def make_sequence():
-    def make(prompt="hello", max_tokens=20, *, sequence_id="s", temperature=0.0, seed=0, **options):
-        sampling = options.pop("sampling", Sampling(temperature=temperature))
-        prompt_ids = list(prompt.encode()) if isinstance(prompt, str) else prompt
-        return Sequence(sequence_id, prompt_ids, max_tokens, sampling, seed=seed, **options)
+def stop_clock(monkeypatch):
+    """Stop the clock that deadlines are compared with at some second."""
 
-    return make
+    def stop(seconds):
+        monkeypatch.setattr(time, "monotonic", lambda: seconds)
 
-
-@pytest.fixture
-def finish():
-    """Run an engine until nothing is left to do; its integrity holds after every step."""
-
-    def run(engine, *sequences, max_steps=2000):
-        for sequence in sequences:
-            engine.add(sequence)
-        outputs = []
-        for _ in range(max_steps):
-            if not engine.has_work:
-                break
-            outputs += engine.step()
-            engine.check_integrity()
-        assert all(sequence.status is SequenceStatus.FINISHED for sequence in sequences)
-        assert engine.pool.num_free == engine.pool.num_usable
-        return outputs
-
-    return run
+    return stop
 
 
 @pytest.fixture(scope="session")
@@ -103,6 +80,11 @@ def random_model(tmp_path_factory):
     return ensure_random_model(
         tmp_path_factory.mktemp("models"), RandomModelSettings(hidden_size=64, num_layers=2)
     )
+
+
+@pytest.fixture(scope="session")
+def loaded(random_model):
+    return load_model(random_model)
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+from contextlib import aclosing, asynccontextmanager
 
 import jsonschema_rs
 
-from compiler import compile_toolset
+from compiler import compile_schema, compile_toolset
 from runtime.events import PromptRendered
 from runtime.request import GenerationRequest, Message, Sampling
 from runtime.settings import EngineSettings
@@ -53,6 +54,25 @@ async def events_of(runtime, asked):
     assert isinstance(first, PromptRendered)
     assert first.num_prompt_tokens == events[-1].stats.num_prompt_tokens
     return events
+
+
+async def all_events_of(runtime, asked):
+    """The events of each of some requests, all sent at once."""
+    return await asyncio.gather(*(events_of(runtime, each) for each in asked))
+
+
+@asynccontextmanager
+async def begun(runtime, asked):
+    """The rest of the events of a request that writes already, and is aborted at the end."""
+    async with aclosing(runtime.generate(asked)) as stream:
+        assert isinstance(await anext(stream), PromptRendered)
+        await anext(stream)
+        yield stream
+
+
+async def compiled(runtime, schema):
+    (card,) = await runtime.models()
+    return compile_schema(schema, tokenizer=card.vocabulary)
 
 
 async def linked(runtime, tool_choice, **options):

@@ -7,9 +7,9 @@ import numpy as np
 from compiler.output_parts import TextPart
 
 
-def row_of(token_ids):
-    """The mask that allows these ids of 257."""
-    flags = np.zeros(288, dtype=np.uint8)
+def row_of(token_ids, width=257):
+    """The mask that allows these token ids of a vocabulary."""
+    flags = np.zeros(-(-width // 32) * 32, dtype=np.uint8)
     flags[list(token_ids)] = 1
     return np.packbits(flags, bitorder="little").view(np.int32)
 

@@ -4,9 +4,11 @@ import itertools
 import math
 import random
 from collections import defaultdict
+from dataclasses import dataclass
 
 import toy_model
-from selected import selected_sequence
+from selected import run, selected_sequence
+from toy_model import STOP, ToyModel, ids_of, written
 
 from compiler import compile_schema
 from runtime.selection import Selection
@@ -14,11 +16,7 @@ from runtime.selection import Selection
 LETTERS = "abc"
 WORDS = ["".join(letters) for length in (1, 2, 3) for letters in itertools.product(LETTERS, repeat=length)]
 GRAMMAR = compile_schema({"enum": WORDS})
-
-
-def ids_of(word):
-    return [*f'"{word}"'.encode(), toy_model.STOP]
-
+ANY_TEXT = compile_schema({"type": "string"})
 
 NEXT_IDS = defaultdict(set)
 """The token ids that may follow the beginning of a word in quotes."""
@@ -31,19 +29,35 @@ SCORES = {"particles": "log_probability", "accept": "log_score"}
 LEAST_GAINS = {"particles": 0.0, "accept": math.log(1.25)}
 
 
-class RandomModel(toy_model.ToyModel):
+def search(size, seed=1, strategy="particles", **options):
+    """The first sequence of a search for texts of the toy grammar, or another one."""
+    return selected_sequence(Selection(strategy, size), seed, temperature=0.0, **options)
+
+
+def searched(model, size, *, settings=(), **options):
+    """The sequence that a search selects."""
+    engine = toy_model.toy_engine(model, **dict(settings))
+    (output,) = run(engine, [search(size, **options)]).values()
+    return output.sequence
+
+
+def word_of(sequence):
+    """The text that a sequence has written, without its quotes."""
+    return toy_model.text_of(sequence.output_ids)
+
+
+@dataclass
+class RandomModel(ToyModel):
     """A model whose distribution after every output is random, and the same each time.
 
     It likes some tokens that no grammar of letters allows.
     """
 
-    def __init__(self, seed):
-        super().__init__()
-        self.seed = seed
+    seed: int
 
     def next_probabilities(self, output):
         rng = random.Random(f"{self.seed} {bytes(i % 256 for i in output)}")
-        ids = [*f'{LETTERS}"x'.encode(), toy_model.STOP]
+        ids = [*f'{LETTERS}"x'.encode(), STOP]
         weights = [rng.random() ** 4 + 1e-3 for _ in ids]
         return {i: weight / sum(weights) for i, weight in zip(ids, weights, strict=True)}
 
@@ -65,37 +79,46 @@ class RandomModel(toy_model.ToyModel):
         """What `LikelyOrFaithful` looks for."""
         return max(self.log_probability(word), self.log_faithfulness(word) - math.log(5))
 
-    def next_logits(self, output):
-        return {token_id: math.log(p) for token_id, p in self.next_probabilities(output).items()}
 
-
-def search(size, seed=1, strategy="particles", **options):
-    return selected_sequence(Selection(strategy, size), seed, temperature=0.0, **options)
-
-
-def word_of(sequence):
-    """The text that a sequence has written, without its quotes."""
-    return bytes(i for i in sequence.output_ids if i != toy_model.STOP).decode().strip('"')
-
-
-class LostModel(toy_model.ToyModel):
+@dataclass
+class LostModel(ToyModel):
     """A model that begins a text with `a` or `b`, and would then go on as no grammar of letters allows.
 
     After `a`, it does so at each of the next 40 letters, with the probability `lost`.
     """
 
-    def __init__(self, lost, lost_b):
-        super().__init__()
-        self.lost = lost
-        self.lost_b = lost_b
+    lost: float
+    lost_b: float
+
+    def next_probabilities(self, output):
+        text = written(output)
+        if len(text) < 2:
+            return {ord("a"): 0.6, ord("b"): 0.4} if text else {ord('"'): 1.0}
+        if text.endswith('"'):
+            return {STOP: 1.0}
+        if text[1] == "b":
+            return {ord('"'): 1 - self.lost_b, ord("\n"): self.lost_b}
+        return {ord("a" if len(text) < 41 else '"'): 1 - self.lost, ord("\n"): self.lost}
+
+
+@dataclass
+class ListedModel(ToyModel):
+    """A model whose logits are listed, by what it has written. After anything else, it ends a text and the output."""
+
+    after: dict[str, dict[str, float]]
 
     def next_logits(self, output):
-        written = bytes(i for i in output if i != toy_model.STOP).decode()
-        if len(written) < 2:
-            return {ord('"'): 0.0} if not written else {ord("a"): math.log(0.6), ord("b"): math.log(0.4)}
-        if written.endswith('"'):
-            return {toy_model.STOP: 0.0}
-        if written[1] == "b":
-            return {ord('"'): math.log(1 - self.lost_b), ord("\n"): math.log(self.lost_b)}
-        following = ord("a") if len(written) < 41 else ord('"')
-        return {following: math.log(1 - self.lost), ord("\n"): math.log(self.lost)}
+        listed = self.after.get(written(output))
+        if listed is None:
+            return {ord('"'): 0.0, STOP: 0.0}
+        return {ord(letter): logit for letter, logit in listed.items()}
+
+
+@dataclass
+class NumberModel(ToyModel):
+    """A model that writes a `1`, and then has the same logits after any digits, by token id."""
+
+    after: dict[int, float]
+
+    def next_logits(self, output):
+        return self.after if output else {ord("1"): 0.0}

@@ -1,10 +1,10 @@
 """Outputs of the toy model that are selected from several."""
 
-import itertools
 import math
 from collections import Counter
 
 import toy_model
+from sequences import finish
 
 from runtime.decoding.population import population_of
 from runtime.decoding.sampling import draw_seed
@@ -43,22 +43,13 @@ def selected_sequence(
 
 def run(engine, sequences):
     """The outputs of sequences that are all there at once, by their first sequence, in order."""
-    for sequence in sequences:
-        engine.add(sequence)
     outputs = {}
-    for _ in range(100_000):
-        if not engine.has_work:
-            break
-        for output in engine.step():
-            assert output.is_last
-            assert output.error is None
-            assert output.sequence.first not in outputs
-            outputs[output.sequence.first] = output
-        engine.check_integrity()
-    assert engine.pool.num_free == engine.pool.num_usable
-    assert [t.sampled.token_id for o in outputs.values() for t in o.tokens] == list(
-        itertools.chain.from_iterable(o.sequence.output_ids for o in outputs.values())
-    )
+    for output in finish(engine, *sequences):
+        assert output.is_last
+        assert output.error is None
+        assert output.sequence.first not in outputs
+        assert [token.sampled.token_id for token in output.tokens] == output.sequence.output_ids
+        outputs[output.sequence.first] = output
     return {sequence: outputs[sequence] for sequence in sequences}
 
 
@@ -79,15 +70,11 @@ def poison(engine, where):
 def assert_fails(engine, sequence, where):
     """Assert that a choice ends with one error, and frees all pages, if the model fails for some sequences."""
     poison(engine, where)
-    engine.add(sequence)
-    outputs = [output for _ in range(50) for output in engine.step()]
-    assert [type(output.error) for output in outputs] == [GenerationFailed]
-    assert not engine.has_work
-    assert engine.pool.num_free == engine.pool.num_usable
+    assert [type(output.error) for output in finish(engine, sequence)] == [GenerationFailed]
 
 
 def text_of(output):
-    text = bytes(i for i in output.sequence.output_ids if i != toy_model.STOP).decode().strip('"')
+    text = toy_model.text_of(output.sequence.output_ids)
     assert text in toy_model.TEXTS
     return text
 

@@ -1,11 +1,26 @@
 """Accept and particles at temperature 0: searches for the best valid output."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import toy_model
-from searches import GRAMMAR, LEAST_GAINS, LETTERS, SCORES, WORDS, LostModel, RandomModel, search, word_of
+from searches import (
+    ANY_TEXT,
+    GRAMMAR,
+    LEAST_GAINS,
+    LETTERS,
+    SCORES,
+    WORDS,
+    ListedModel,
+    LostModel,
+    RandomModel,
+    search,
+    searched,
+    word_of,
+)
 from selected import distribution, run, selected, selected_sequence
+from toy_model import STOP, ToyModel, toy_engine, written
 
 from compiler import compile_schema, compile_toolset
 from runtime.inspection import Candidate, Cause, Inspection
@@ -16,16 +31,14 @@ from toolspecs.tool import Tool
 
 def found(model_seed, size, strategy, **settings):
     """The word that a search finds with a random model, and the scores of all words."""
-    engine = toy_model.toy_engine(**settings)
-    engine.runner = RandomModel(model_seed)
-    (output,) = run(engine, [search(size, strategy=strategy, grammar=GRAMMAR)]).values()
-    word = word_of(output.sequence)
-    scores = {each: getattr(engine.runner, SCORES[strategy])(each) for each in WORDS}
-    weight = output.sequence.weight
-    assert weight.log_likelihood == pytest.approx(engine.runner.log_probability(word), abs=1e-3)
+    model = RandomModel(model_seed)
+    sequence = searched(model, size, strategy=strategy, grammar=GRAMMAR, settings=settings)
+    word, weight = word_of(sequence), sequence.weight
+    assert weight.log_likelihood == pytest.approx(model.log_probability(word), abs=1e-3)
     log_faithfulness = weight.log_product + weight.log_added
-    assert log_faithfulness == pytest.approx(engine.runner.log_faithfulness(word), abs=1e-3)
-    return word, output.sequence.selection, scores, engine.runner
+    assert log_faithfulness == pytest.approx(model.log_faithfulness(word), abs=1e-3)
+    scores = {each: getattr(model, SCORES[strategy])(each) for each in WORDS}
+    return word, sequence.selection, scores, model
 
 
 def test_the_most_likely_output_is_found_and_proven():
@@ -77,29 +90,22 @@ def test_a_short_search_is_not_said_to_be_proven_if_it_is_not(strategy):
         assert not stats.is_exact or scores[word] > max(scores.values()) - LEAST_GAINS[strategy] - 1e-3
 
 
-class LetterModel(toy_model.ToyModel):
+@dataclass
+class LetterModel(ToyModel):
     """A model that ends a text at once with some probability; else it writes one of many long ones."""
 
-    def __init__(self, ends_at_once=0.2):
-        super().__init__()
-        self.ends_at_once = ends_at_once
+    ends_at_once: float = 0.2
 
     def next_probabilities(self, output):
-        written = bytes(i for i in output if i != toy_model.STOP)
-        if not output:
-            return {ord('"'): 1.0}
-        if len(written) == 1:
+        if len(output) == 1:
             rest = 1 - self.ends_at_once
             letters = {ord(letter): rest / 16 for letter in "bcdefghi"}
             return {ord('"'): self.ends_at_once, ord("a"): rest / 2, **letters}
-        if written.endswith(b'"'):
-            return {toy_model.STOP: 1.0}
-        if len(written) > 6:
+        if written(output[1:]).endswith('"'):
+            return {STOP: 1.0}
+        if len(output) in {0, 7}:
             return {ord('"'): 1.0}
         return {ord(letter): 1 / 8 + (letter == "a") * 0.01 for letter in "abcdefgh"}
-
-    def next_logits(self, output):
-        return {token_id: math.log(p) for token_id, p in self.next_probabilities(output).items()}
 
 
 @pytest.mark.parametrize(
@@ -107,44 +113,31 @@ class LetterModel(toy_model.ToyModel):
     [("accept", 0.2, "aaaaaa"), ("accept", 0.3, ""), ("particles", 0.2, "")],
 )
 def test_a_long_text_is_given_up_for_a_short_one_only_if_that_is_likely(strategy, ends_at_once, text):
-    engine = toy_model.toy_engine()
-    engine.runner = LetterModel(ends_at_once)
-    grammar = compile_schema({"type": "string"})
-    (output,) = run(engine, [search(16, strategy=strategy, grammar=grammar)]).values()
-    assert word_of(output.sequence) == text
-    assert output.sequence.selection.is_exact
+    sequence = searched(LetterModel(ends_at_once), 16, strategy=strategy, grammar=ANY_TEXT)
+    assert word_of(sequence) == text
+    assert sequence.selection.is_exact
 
 
 def test_where_nothing_is_masked_one_output_is_written():
-    engine = toy_model.toy_engine()
-    engine.runner = LetterModel()
-    sequence = search(16, strategy="accept", grammar=compile_schema({"type": "string"}))
-    run(engine, [sequence])
+    sequence = searched(LetterModel(), 16, strategy="accept", grammar=ANY_TEXT)
     assert sequence.selection.num_draws == 1
     assert sequence.selection.num_written_tokens == sequence.num_output
 
 
 @pytest.mark.parametrize("strategy", SCORES)
 def test_an_output_that_gets_ever_worse_is_left_for_a_branch(strategy):
-    engine = toy_model.toy_engine()
-    engine.runner = LostModel(0.9, 0.1)
-    grammar = compile_schema({"type": "string"})
-    (output,) = run(engine, [search(4, strategy=strategy, grammar=grammar, max_tokens=60)]).values()
-    assert word_of(output.sequence) == "b"
-    assert output.sequence.selection.num_written_tokens < 15
+    sequence = searched(LostModel(0.9, 0.1), 4, strategy=strategy, grammar=ANY_TEXT, max_tokens=60)
+    assert word_of(sequence) == "b"
+    assert sequence.selection.num_written_tokens < 15
 
 
 @pytest.mark.parametrize("strategy", SCORES)
 def test_an_output_that_was_left_goes_on_if_the_branches_are_worse(strategy):
-    engine = toy_model.toy_engine(num_pages=24)
-    engine.runner = LostModel(0.3, 0.99999999)
-    grammar = compile_schema({"type": "string"})
-    sequence = search(2, strategy=strategy, grammar=grammar, max_tokens=60)
-    (output,) = run(engine, [sequence]).values()
-    assert output.sequence is sequence
+    model, settings = LostModel(0.3, 0.99999999), {"num_pages": 24}
+    sequence = searched(model, 2, strategy=strategy, grammar=ANY_TEXT, max_tokens=60, settings=settings)
+    assert sequence is sequence.first
     assert word_of(sequence) == "a" * 40
     assert (sequence.selection.num_draws, sequence.selection.is_exact) == (2, True)
-    assert engine.pool.num_free == engine.pool.num_usable
 
 
 LONG_WORDS = [first + "abb" * 130 + last for first in LETTERS for last in LETTERS]
@@ -156,8 +149,7 @@ def test_an_output_does_not_depend_on_the_steps_in_which_forced_tokens_are_compu
     grammar = compile_schema({"enum": LONG_WORDS})
 
     def words(**settings):
-        engine = toy_model.toy_engine(**settings)
-        engine.runner = RandomModel(2)
+        engine = toy_engine(RandomModel(2), **settings)
         sequences = [search(4, seed, strategy, grammar=grammar, max_tokens=400) for seed in range(2)]
         return [output.sequence.output_ids for output in run(engine, sequences).values()]
 
@@ -166,34 +158,25 @@ def test_an_output_does_not_depend_on_the_steps_in_which_forced_tokens_are_compu
     assert words(max_batch_tokens=16) == together
 
 
-class ProseModel(toy_model.ToyModel):
+@dataclass
+class ProseModel(ToyModel):
     """A model with two nearly equal letters at each of 60 places, where it would also break the line."""
 
-    def __init__(self, lost):
-        super().__init__()
-        self.lost = lost
+    lost: float
 
-    def next_logits(self, output):
-        written = bytes(i for i in output if i != toy_model.STOP).decode()
-        if len(written) in {0, 61}:
-            return {ord('"'): 0.0}
-        if len(written) > 61:
-            return {toy_model.STOP: 0.0}
+    def next_probabilities(self, output):
+        if len(output) in {0, 61}:
+            return {ord('"'): 1.0}
+        if len(output) > 61:
+            return {STOP: 1.0}
         rest = 1 - self.lost
-        return {
-            ord("a"): math.log(0.51 * rest),
-            ord("b"): math.log(0.49 * rest),
-            ord("\n"): math.log(self.lost),
-        }
+        return {ord("a"): 0.51 * rest, ord("b"): 0.49 * rest, ord("\n"): self.lost}
 
 
 def prose_stats(strategy, lost):
-    engine = toy_model.toy_engine()
-    engine.runner = ProseModel(lost)
-    grammar = compile_schema({"type": "string"})
-    (output,) = run(engine, [search(16, strategy=strategy, grammar=grammar, max_tokens=1000)]).values()
-    assert set(word_of(output.sequence)) <= {"a", "b"}
-    return output.sequence.selection
+    sequence = searched(ProseModel(lost), 16, strategy=strategy, grammar=ANY_TEXT, max_tokens=1000)
+    assert set(word_of(sequence)) <= {"a", "b"}
+    return sequence.selection
 
 
 @pytest.mark.parametrize("strategy", SCORES)
@@ -210,8 +193,7 @@ def test_texts_that_would_be_a_little_better_are_not_written():
 @pytest.mark.parametrize("strategy", SCORES)
 def test_an_output_does_not_depend_on_its_company_or_on_memory(strategy):
     def words(**settings):
-        engine = toy_model.toy_engine(**settings)
-        engine.runner = RandomModel(7)
+        engine = toy_engine(RandomModel(7), **settings)
         sequences = [search(8, seed, strategy, grammar=GRAMMAR, prompt=b"a prompt") for seed in range(6)]
         sequences += [selected_sequence(Selection("accept", 4), 9, grammar=GRAMMAR, prompt=b"a prompt")]
         return [output.sequence.output_ids for output in run(engine, sequences).values()]
@@ -224,56 +206,38 @@ def test_an_output_does_not_depend_on_its_company_or_on_memory(strategy):
 
 def test_only_what_may_be_the_best_is_written():
     """All that is written beside the first output is what came before a branch could no longer win."""
-    engine = toy_model.toy_engine()
-    (output,) = run(engine, [search(16)]).values()
-    assert output.sequence.selection.num_draws == 2
-    assert output.sequence.selection.num_written_tokens < 2 * output.sequence.num_output
-    for member in output.sequence.population.members:
-        assert member is output.sequence or member.matcher is None  # released
-
-
-UNLIKELY = {
-    "": {'"': 0.0},
-    '"': {"a": -0.5, "b": -1.0},
-    '"a': {"a": -80.0, "x": 0.0},
-    '"b': {"b": -60.0, "x": 0.0},
-    '"aa': {'"': 0.0},
-    '"bb': {'"': 0.0},
-}
-"""The logits after each output."""
-
-
-class UnlikelyModel(toy_model.ToyModel):
-    """A model that hardly ever writes a word of the grammar."""
-
-    def next_logits(self, output):
-        named = UNLIKELY.get(bytes(output).decode())
-        return {toy_model.STOP: 0.0} if named is None else {ord(name): value for name, value in named.items()}
+    sequence = searched(ToyModel(), 16)
+    assert sequence.selection.num_draws == 2
+    assert sequence.selection.num_written_tokens < 2 * sequence.num_output
+    for member in sequence.population.members:
+        assert member is sequence or member.matcher is None  # released
 
 
 @pytest.mark.parametrize("jumps", [True, False])
 def test_what_counts_as_more_likely_than_it_is_proves_nothing(jumps):
     """No factor counts as less than `MIN_MASS`: `aa` seems to be the most likely word, but `bb` is."""
-    engine = toy_model.toy_engine(jumps=jumps)
-    engine.runner = UnlikelyModel()
-    (output,) = run(engine, [search(16, grammar=compile_schema({"enum": ["aa", "bb"]}))]).values()
-    assert not output.sequence.selection.is_exact
+    hardly = ListedModel(
+        {
+            "": {'"': 0.0},
+            '"': {"a": -0.5, "b": -1.0},
+            '"a': {"a": -80.0, "x": 0.0},
+            '"b': {"b": -60.0, "x": 0.0},
+        }
+    )
+    grammar = compile_schema({"enum": ["aa", "bb"]})
+    assert not searched(hardly, 16, grammar=grammar, settings={"jumps": jumps}).selection.is_exact
 
 
 def test_a_token_that_is_too_unlikely_for_float32_is_no_proof():
     """`b` has the probability 1e-46, which is more than that of `aaa`."""
-    engine = toy_model.toy_engine()
-    after = {
-        '"': {"a": 2e-18, "b": 1e-46, "x": 1.0},
-        '"a': {"a": 2e-19, "x": 1.0},
-        '"aa': {"a": 1e-19, "x": 1.0},
-    }
-    ending = {'"': 1.0, chr(toy_model.STOP): 1.0}
-    engine.runner.next_logits = lambda output: {
-        ord(name): math.log(p) for name, p in after.get(bytes(output).decode(), ending).items()
-    }
-    sequence = search(16, grammar=compile_schema({"enum": ["aaa", "b"]}))
-    run(engine, [sequence])
+    model = ListedModel(
+        {
+            '"': {"a": math.log(2e-18), "b": math.log(1e-46), "x": 0.0},
+            '"a': {"a": math.log(2e-19), "x": 0.0},
+            '"aa': {"a": math.log(1e-19), "x": 0.0},
+        }
+    )
+    sequence = searched(model, 16, grammar=compile_schema({"enum": ["aaa", "b"]}))
     assert word_of(sequence) == "aaa"
     assert not sequence.selection.is_exact
 
@@ -295,31 +259,28 @@ def test_the_token_of_a_branch_is_told_in_the_same_detail():
     assert other_token(SampledToken(1), 2, -2.0, 1.0) == SampledToken(2)
 
 
-class ReluctantModel(toy_model.ToyModel):
+class ReluctantModel(ToyModel):
     """A model that begins a call with a probability of 0.89, and would break it off at each letter of a text."""
 
     CALL = '<tool_call>\n{"name": "note", "arguments": {"text": "aaaaaaaaaa"}}\n</tool_call>'
 
-    def next_logits(self, output):
-        written = bytes(output).decode()
-        if not written:
-            return {ord("<"): math.log(0.89), ord("N"): math.log(0.11)}
-        text = self.CALL if written.startswith("<") else "No"
-        if written == text:
-            return {toy_model.STOP: 0.0}
-        if text[len(written)] == "a" and '"text": "' in written:
-            return {ord("a"): math.log(0.1), ord("\n"): math.log(0.9)}
-        return {ord(text[len(written)]): 0.0}
+    def next_probabilities(self, output):
+        begun = written(output)
+        if not begun:
+            return {ord("<"): 0.89, ord("N"): 0.11}
+        text = self.CALL if begun.startswith("<") else "No"
+        if begun == text:
+            return {STOP: 1.0}
+        if text[len(begun)] == "a" and '"text": "' in begun:
+            return {ord("a"): 0.1, ord("\n"): 0.9}
+        return {ord(text[len(begun)]): 1.0}
 
 
 @pytest.mark.parametrize("strategy", SCORES)
 def test_a_search_leaves_it_to_the_model_whether_it_begins_a_call(strategy):
-    """A call that is hard to write became text, which is likelier and never masked."""
+    """Text is likelier than a call that is hard to write, and never masked."""
     parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     grammar = compile_toolset([Tool("note", "", parameters)], tool_choice="auto", syntax="hermes")
-    engine = toy_model.toy_engine()
-    engine.runner = ReluctantModel()
-    (output,) = run(engine, [search(8, strategy=strategy, grammar=grammar, max_tokens=200)]).values()
-    written = bytes(i for i in output.sequence.output_ids if i != toy_model.STOP).decode()
-    assert written == ReluctantModel.CALL
-    assert not output.sequence.selection.is_exact
+    sequence = searched(ReluctantModel(), 8, strategy=strategy, grammar=grammar, max_tokens=200)
+    assert written(sequence.output_ids) == ReluctantModel.CALL
+    assert not sequence.selection.is_exact

@@ -12,12 +12,13 @@ from statistics import median
 import pytest
 import torch
 from dictation import Indifferent, engine_of, spelled_vocabulary
+from sequences import finish, make_sequence
 from soundness.budgets import outputs
 from soundness.corpora import sample
+from vocabularies import STOP
 
 from compiler import compile_schema
 from runtime.request import Sampling
-from runtime.scheduling.sequence import Sequence
 
 BYTES, SPELLS_BYTES = spelled_vocabulary("bytes")
 
@@ -82,19 +83,16 @@ def test_a_loop_is_closed_by_the_budget_or_bounded_by_the_grammar(schema, favour
     compiled = compile_schema(schema, tokenizer=BYTES)
     for jump_forward in (None, SPELLS_BYTES):
         engine = engine_of(Insists(favourites), BYTES, jump_forward)
-        sequence = Sequence(
-            "s",
+        sequence = make_sequence(
             [0],
             200,
-            Sampling(temperature=1.0, logit_bias={BYTES.stop_ids[0]: 30.0, ord("}"): 20.0, ord('"'): 10.0}),
+            sampling=Sampling(logit_bias={STOP: 30.0, ord("}"): 20.0, ord('"'): 10.0}),
             seed=1,
             matcher=compiled.matcher(),
             closer=compiled.closer(),
         )
-        engine.add(sequence)
-        while engine.has_work:
-            engine.step()
-        text = bytes(i for i in sequence.output_ids if i not in BYTES.stop_ids)
+        finish(engine, sequence)
+        text = bytes(i for i in sequence.output_ids if i != STOP)
         json.loads(text)
         assert sequence.num_output <= 200
         assert sequence.closed_by == closed_by, text

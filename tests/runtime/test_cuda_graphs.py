@@ -9,6 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from paged_attention_cases import reference
+from sequences import PROMPTS, make_sequence, written
+from vocabularies import BYTES
 
 from compiler.prepared_vocabulary import prepare
 from runtime.engine import Engine
@@ -21,8 +23,6 @@ from runtime.scheduling.batch import Batch, Chunk
 from runtime.scheduling.page_pool import NULL_PAGE
 from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
-
-PROMPTS = ["a", "the quick brown fox", "the quick brown dog jumps", "zzz" * 12]
 
 
 class Recorder:
@@ -60,48 +60,37 @@ def make_runner(byte_model):
 
 
 @pytest.fixture
-def make_graphed_engine(make_runner, vocabulary):
+def make_graphed_engine(make_engine):
     def make(capture, **settings):
-        runner = make_runner(capture, **settings)
-        chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 4} | settings)
-        return Engine(runner, prepare(vocabulary), chosen, context_length=512)
+        return make_engine(operations=DeviceOperations(reference, capture), **{"max_sequences": 4} | settings)
 
     return make
 
 
-def outputs_of(engine, finish, sequences):
-    finish(engine, *sequences)
-    return [sequence.output_ids for sequence in sequences]
-
-
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_graphs_write_what_the_reference_writes(
-    make_engine, make_graphed_engine, make_sequence, finish, recorder, temperature
-):
+def test_graphs_write_what_the_reference_writes(make_engine, make_graphed_engine, recorder, temperature):
     def sequences():
         return [make_sequence(p, 20 + i, temperature=temperature, seed=i) for i, p in enumerate(PROMPTS)]
 
-    expected = outputs_of(make_engine(), finish, sequences())
-    assert outputs_of(make_graphed_engine(recorder), finish, sequences()) == expected
+    expected = written(make_engine(), sequences())
+    assert written(make_graphed_engine(recorder), sequences()) == expected
     assert set(recorder.replayed) >= {1, 2, 3}  # sequences end one by one: steps of 4, 2 and 1
 
 
-def test_graphs_survive_preemption(make_engine, make_graphed_engine, make_sequence, finish, recorder):
-    expected = outputs_of(make_engine(), finish, [make_sequence(p, 40) for p in PROMPTS])
+def test_graphs_survive_preemption(make_engine, make_graphed_engine, recorder):
+    expected = written(make_engine(), [make_sequence(p, 40) for p in PROMPTS])
     tight = make_graphed_engine(recorder, num_pages=26, max_batch_tokens=16)
-    assert outputs_of(tight, finish, [make_sequence(p, 40) for p in PROMPTS]) == expected
+    assert written(tight, [make_sequence(p, 40) for p in PROMPTS]) == expected
     assert tight.scheduler.num_preempted > 0
     assert recorder.replayed
 
 
-def test_a_paged_kernel_without_graphs(make_engine, make_graphed_engine, make_sequence, finish):
-    expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
-    assert outputs_of(make_graphed_engine(None), finish, [make_sequence(p) for p in PROMPTS]) == expected
+def test_a_paged_kernel_without_graphs(make_engine, make_graphed_engine):
+    expected = written(make_engine(), [make_sequence(p) for p in PROMPTS])
+    assert written(make_graphed_engine(None), [make_sequence(p) for p in PROMPTS]) == expected
 
 
-def test_compiled_layers_write_the_same(
-    make_engine, byte_model, make_sequence, finish, recorder, vocabulary, monkeypatch
-):
+def test_compiled_layers_write_the_same(make_engine, byte_model, recorder, monkeypatch):
     """Traced as on a GPU, in one piece before attention and one after it; run by torch's own operators.
 
     They are traced once: torch gives up after some sizes for which it had to trace again.
@@ -111,25 +100,23 @@ def test_compiled_layers_write_the_same(
     monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", True)
     counters.clear()
     settings = EngineSettings(page_size=4, num_pages=256, max_sequences=64, compile_layers=True)
-    expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
+    expected = written(make_engine(), [make_sequence(p) for p in PROMPTS])
     runner = ModelRunner(copy.deepcopy(byte_model), settings, DeviceOperations(reference, recorder))
-    engine = Engine(runner, prepare(vocabulary), settings, context_length=512)
-    assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
+    engine = Engine(runner, prepare(BYTES), settings, context_length=512)
+    assert written(engine, [make_sequence(p) for p in PROMPTS]) == expected
     assert counters["frames"]["ok"] > 0
     assert all("paged_attention" in reason for reason in counters["graph_break"])
 
 
-def test_what_cannot_be_recorded_runs_without(
-    make_engine, make_graphed_engine, make_sequence, finish, caplog
-):
+def test_what_cannot_be_recorded_runs_without(make_engine, make_graphed_engine, caplog):
     def refuse(compute):
         raise RuntimeError("a module looks at values")
 
     engine = make_graphed_engine(refuse)
     assert engine.runner.graphs is None
     assert "a module looks at values" in caplog.text
-    expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
-    assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
+    expected = written(make_engine(), [make_sequence(p) for p in PROMPTS])
+    assert written(engine, [make_sequence(p) for p in PROMPTS]) == expected
 
 
 def test_graphs_are_not_recorded_where_the_setting_says_so(make_runner, recorder):

@@ -2,15 +2,13 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vocabularies import STOP, ids_of, with_tokens
 
-from compiler.vocabulary import Vocabulary
+from compiler.syntaxes import find_syntax
 from runtime.text.detokenizer import Detokenizer, StopScanner, TokenBytes, overlap
-
-BYTES = TokenBytes(
-    Vocabulary.from_tokens([*map(bytes, zip(range(256))), b"", b""], markers={"<m>": 256}, stop_ids=(257,))
-)
 
 
 def pieces_of(text, cuts):
@@ -41,7 +39,27 @@ def test_a_broken_character_does_not_reach_into_another_text():
 
 
 def test_markers_are_spelled_and_stop_tokens_are_not():
-    assert BYTES.of([97, 256, 98, 257]) == b"a<m>b"
+    vocabulary = with_tokens(markers=["<m>"])
+    assert TokenBytes(vocabulary).of([*ids_of("a<m>b", vocabulary), STOP]) == b"a<m>b"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "is_thinking"),
+    [
+        ("Hi", False),
+        ("Hi<think>", True),
+        ("Hi<think>\n", True),
+        ("Hi<think>\nSo", False),
+        ("<think>So</think>Hi", False),
+        ("<think>So</think>Hi<think>", True),
+    ],
+)
+def test_a_prompt_may_end_with_the_beginning_of_a_thought(prompt, is_thinking):
+    vocabulary = with_tokens(markers=("<think>", "</think>"))
+    ids, spelling = ids_of(prompt, vocabulary), TokenBytes(vocabulary)
+    assert spelling.is_thinking(ids, find_syntax("hermes+think")) is is_thinking
+    assert not spelling.is_thinking(ids, find_syntax("hermes"))
+    assert not spelling.is_thinking(ids, None)
 
 
 stops = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3)
@@ -73,14 +91,17 @@ def test_only_what_may_become_a_stop_string_is_held_back():
     ]
 
 
-def test_an_overlap_is_the_longest_beginning_that_a_text_ends_with():
-    cases = [
-        ("ab", "bc"),
-        ("ab", "ab"),
-        ("aab", "abx"),
-        ("x", "abc"),
-        ("", "a"),
-        ("abab", "ababc"),
-        ("a", ""),
-    ]
-    assert [overlap(text, pattern) for text, pattern in cases] == [1, 0, 2, 0, 0, 4, 0]
+@pytest.mark.parametrize(
+    ("text", "pattern", "num_common"),
+    [
+        ("ab", "bc", 1),
+        ("ab", "ab", 0),
+        ("aab", "abx", 2),
+        ("x", "abc", 0),
+        ("", "a", 0),
+        ("abab", "ababc", 4),
+        ("a", "", 0),
+    ],
+)
+def test_an_overlap_is_the_longest_beginning_that_a_text_ends_with(text, pattern, num_common):
+    assert overlap(text, pattern) == num_common

@@ -3,13 +3,12 @@
 import toy_model
 from hypothesis import given
 from hypothesis import strategies as st
+from random_decoding import allowed_ids
 from selected import distribution
+from sequences import finish, make_sequence
 
-from compiler.matcher import allocate_bitmask
 from runtime.decoding.token_writer import Output
 from runtime.draft import Draft
-from runtime.request import Sampling
-from runtime.scheduling.sequence import Sequence
 
 TOKENS = toy_model.VOCABULARY.tokens
 OUTPUTS = st.lists(st.sampled_from([*b'"abx', toy_model.STOP]), max_size=7)
@@ -22,10 +21,8 @@ def followed(ids=()):
     return draft, matcher
 
 
-def mask_of(matcher):
-    bitmask = allocate_bitmask(1, len(TOKENS))
-    matcher.fill_bitmask(bitmask, 0)
-    return [i for i in range(len(TOKENS)) if bitmask[0, i // 32] >> i % 32 & 1]
+def next_ids(matcher):
+    return allowed_ids(matcher, toy_model.VOCABULARY).tolist()
 
 
 @given(OUTPUTS)
@@ -46,20 +43,20 @@ def test_tokens_can_be_undone(ids, data):
     matcher.rollback(num_undone)
     again, other = followed(ids[: len(ids) - num_undone])
     assert (draft.ids, draft.num_good, draft.is_valid) == (again.ids, again.num_good, again.is_valid)
-    assert mask_of(matcher) == mask_of(other)
+    assert next_ids(matcher) == next_ids(other)
     assert (matcher.forced_text(), matcher.parts() == other.parts()) == (other.forced_text(), True)
     assert twin.ids == ids
 
 
 def test_what_all_outputs_begin_with_is_given_and_then_everything_is_allowed():
     _, matcher = followed()
-    assert (matcher.forced_text(), mask_of(matcher)) == (b'"', [ord('"')])
+    assert (matcher.forced_text(), next_ids(matcher)) == (b'"', [ord('"')])
     matcher.accept(ord('"'))
-    assert (matcher.forced_text(), mask_of(matcher)) == (b"", list(range(len(TOKENS))))
+    assert (matcher.forced_text(), next_ids(matcher)) == (b"", list(range(len(TOKENS))))
     matcher.accept(ord("a"))
     matcher.accept(ord("a"))
     assert toy_model.GRAMMAR.matcher().forced_text()
-    assert (matcher.forced_text(), mask_of(matcher)) == (b"", list(range(len(TOKENS))))
+    assert (matcher.forced_text(), next_ids(matcher)) == (b"", list(range(len(TOKENS))))
 
 
 def test_valid_drafts_have_the_models_distribution():
@@ -67,12 +64,9 @@ def test_valid_drafts_have_the_models_distribution():
     engine = toy_model.toy_engine(max_sequences=64, max_waiting=1000, max_sequences_per_client=1000)
     drafts = {}
     for seed in range(1000):
-        sequence = Sequence(f"s{seed}", list(b"prompt"), 8, Sampling(temperature=1.0), seed=seed)
-        drafts[sequence] = draft = Draft()
-        sequence.matcher = draft.follow(toy_model.GRAMMAR.matcher(), TOKENS)
-        engine.add(sequence)
-    while engine.has_work:
-        engine.step()
+        draft, matcher = followed()
+        drafts[make_sequence("prompt", 8, temperature=1.0, seed=seed, matcher=matcher)] = draft
+    finish(engine, *drafts)
     valid = [Output(sequence) for sequence, draft in drafts.items() if draft.is_valid]
     shared = toy_model.next_probabilities([])[ord('"')]
     expected = sum(toy_model.probability(text) for text in toy_model.TEXTS) / shared

@@ -1,17 +1,16 @@
 """Drafts in front of the embedded engine: what is taken, what is written anew, and what is told of it."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
-from embedded import SETTINGS, assert_valid, events_of, linked, request, settled
+from embedded import SETTINGS, all_events_of, assert_valid, events_of, linked, request
 from whole_outputs import calls_of, text_of
 
 from runtime.drafting import COMPLAINT
-from runtime.errors import BudgetTooSmall, DeadlineExceeded
-from runtime.events import CallStarted, Finished, FinishReason
+from runtime.errors import BudgetTooSmall
+from runtime.events import CallStarted, FinishReason
 from runtime.request import Message
-from runtime.selection import DRAFT, Selection
+from runtime.selection import DRAFT
 from runtime.text.prompts import PromptRenderer
 
 
@@ -65,10 +64,8 @@ async def test_the_cached_tokens_are_those_of_the_prompt_that_is_counted(runtime
 async def test_a_valid_draft_is_the_answer(runtime):
     """Text is valid where no call is required, for as long as it has no markers."""
     constraint = await linked(runtime, "auto")
-    answers = [
-        await events_of(runtime, request(constraint=constraint, selection=DRAFT, max_tokens=12, seed=seed))
-        for seed in range(8)
-    ]
+    options = {"constraint": constraint, "selection": DRAFT, "max_tokens": 12}
+    answers = await all_events_of(runtime, [request(f"r{seed}", seed=seed, **options) for seed in range(8)])
     taken = [events for events in answers if events[-1].stats.selection.is_exact]
     assert 0 < len(taken) < 8
     for events in taken:
@@ -77,19 +74,6 @@ async def test_a_valid_draft_is_the_answer(runtime):
         assert events[-1].reason in {FinishReason.STOP, FinishReason.LENGTH}
         assert selection.num_computed_tokens == events[-1].stats.num_computed_tokens
     assert any(map(text_of, taken))
-
-
-async def test_every_choice_is_drafted_by_itself_and_seeded(runtime):
-    constraint = await linked(runtime, "required")
-    asked = request(constraint=constraint, selection=DRAFT, num_choices=3, max_tokens=60, seed=5)
-    answers = [await events_of(runtime, replace(asked, request_id=name)) for name in ("a", "b")]
-    beside = [events_of(runtime, replace(asked, request_id=name)) for name in ("c", "d")]
-    answers += await asyncio.gather(*beside)
-    calls = [[calls_of(events, choice) for choice in range(3)] for events in answers]
-    assert calls[0] == calls[1] == calls[2] == calls[3]
-    assert calls[0][0] != calls[0][1] != calls[0][2]
-    ends = [event for event in answers[0] if isinstance(event, Finished)]
-    assert sorted(end.choice for end in ends) == [0, 1, 2]
 
 
 async def test_it_also_drafts_at_temperature_0(runtime):
@@ -135,31 +119,3 @@ async def test_a_budget_below_the_shortest_call_is_refused_before_anything_is_wr
     with pytest.raises(BudgetTooSmall):
         await events_of(runtime, request(constraint=constraint, selection=DRAFT, max_tokens=2))
     assert runtime._thread.engine.num_steps == 0
-
-
-async def test_a_deadline_holds_for_all_attempts_together(runtime):
-    constraint = await linked(runtime, "required")
-    with pytest.raises(DeadlineExceeded):
-        await events_of(runtime, request(constraint=constraint, selection=DRAFT, timeout_s=1e-6))
-    await settled(runtime)
-
-
-async def test_leaving_ends_all_attempts(runtime):
-    constraint = await linked(runtime, "required")
-    generating = runtime.generate(request(constraint=constraint, selection=DRAFT))
-    await anext(generating)
-    await generating.aclose()
-    await settled(runtime)
-
-
-async def test_the_default_is_for_answers_that_are_not_streamed(make_runtime):
-    runtime = make_runtime(replace(SETTINGS, selection=DRAFT))
-    constraint = await linked(runtime, "required")
-
-    async def selection(**options):
-        events = await events_of(runtime, request(constraint=constraint, max_tokens=60, **options))
-        return events[-1].stats.selection
-
-    assert (await selection()).strategy == "draft"
-    assert await selection(is_streamed=True) is None
-    assert await selection(selection=Selection("draft", 1)) is None

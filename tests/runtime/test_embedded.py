@@ -9,18 +9,18 @@ from collections import Counter
 
 import jsonschema_rs
 import pytest
-from embedded import SETTINGS, assert_valid, events_of, linked, request, settled
+from embedded import SETTINGS, all_events_of, assert_valid, compiled, events_of, linked, request, settled
 from whole_outputs import calls_of, text_of
 
-from compiler import ResponseFormat, compile_format, compile_schema
+from compiler import ResponseFormat, compile_format
 from compiler.linker.linker import link_format
 from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import find_syntax
 from runtime import embedded as embedded_module
 from runtime.embedded import run_in_short_lived_thread
-from runtime.errors import BudgetTooSmall, DeadlineExceeded, RequestRefused, TooManySequences
-from runtime.events import Finished, FinishReason, InspectedToken, TextDelta, ThoughtDelta
-from runtime.request import GenerationRequest, Message, Sampling
+from runtime.errors import BudgetTooSmall, DeadlineExceeded, TooManySequences
+from runtime.events import Finished, FinishReason, ThoughtDelta
+from runtime.request import Message
 from runtime.text import prompts
 from runtime.text.prompts import NUM_TEMPLATE_THREADS
 from runtime.text.template import ChatTemplate
@@ -30,9 +30,8 @@ from runtime.text.template import ChatTemplate
 async def test_calls_are_valid(runtime, tool_choice):
     grammar = await linked(runtime, tool_choice)
     asked = [request(f"r{seed}", constraint=grammar, seed=seed) for seed in range(12)]
-    answers = await asyncio.gather(*(events_of(runtime, r) for r in asked))
     num_calls = 0
-    for events in answers:
+    for events in await all_events_of(runtime, asked):
         calls = calls_of(events)
         num_calls += len(calls)
         assert_valid(calls)
@@ -76,7 +75,7 @@ async def test_a_format_is_kept_behind_thoughts_that_are_free(make_runtime, monk
         request(f"r{seed}", constraint=constraint, seed=seed, max_tokens=80 + 20 * seed) for seed in range(6)
     ]
     thoughts = ""
-    for events in await asyncio.gather(*(events_of(runtime, each) for each in asked)):
+    for events in await all_events_of(runtime, asked):
         assert compiled.accepts(text_of(events)), text_of(events)
         assert not calls_of(events)
         thoughts += "".join(event.text for event in events if isinstance(event, ThoughtDelta))
@@ -90,7 +89,7 @@ async def test_calls_are_valid_in_any_syntax(make_runtime, syntax):
     asked = [
         request(f"r{seed}", constraint=grammar, seed=seed, max_tokens=100 + 60 * seed) for seed in range(3)
     ]
-    for events in await asyncio.gather(*(events_of(runtime, each) for each in asked)):
+    for events in await all_events_of(runtime, asked):
         calls = calls_of(events)
         assert calls
         assert_valid(calls)
@@ -101,9 +100,7 @@ async def test_calls_are_valid_in_any_syntax(make_runtime, syntax):
 async def test_a_seed_repeats_an_answer_alone_or_in_company(runtime):
     grammar = await linked(runtime, "required")
     alone = await events_of(runtime, request(constraint=grammar, seed=5))
-    many = await asyncio.gather(
-        *(events_of(runtime, request(f"r{s}", constraint=grammar, seed=s)) for s in range(8))
-    )
+    many = await all_events_of(runtime, [request(f"r{s}", constraint=grammar, seed=s) for s in range(8)])
     assert calls_of(many[5]) == calls_of(alone)
     assert len({str(calls_of(events)) for events in many}) > 1
 
@@ -139,16 +136,9 @@ async def test_clients_do_not_find_each_others_prompts_in_the_cache(make_runtime
 
 
 async def test_json_output_validates(runtime):
-    schema = {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}},
-        "required": ["a"],
-        "additionalProperties": False,
-    }
-    (card,) = await runtime.models()
-    compiled = compile_schema(schema, tokenizer=card.vocabulary)
-    asked = GenerationRequest("r", "tiny", (Message("user", "x"),), constraint=compiled, max_tokens=200)
-    events = await events_of(runtime, asked)
+    properties = {"a": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties, "required": ["a"], "additionalProperties": False}
+    events = await events_of(runtime, request(constraint=await compiled(runtime, schema)))
     assert set(json.loads(text_of(events))) == {"a"}
     assert events[-1].reason is FinishReason.STOP
 
@@ -162,7 +152,7 @@ async def test_no_budget_cuts_a_call(runtime, tool_choice):
     minimum = refused.value.minimum
     budgets = range(minimum, minimum + 30)
     asked = [request(f"r{b}", constraint=grammar, max_tokens=b, seed=b) for b in budgets]
-    answers = await asyncio.gather(*(events_of(runtime, r) for r in asked))
+    answers = await all_events_of(runtime, asked)
     reasons = Counter()
     for budget, events in zip(budgets, answers, strict=True):
         end = events[-1]
@@ -183,18 +173,11 @@ async def test_no_budget_cuts_a_call(runtime, tool_choice):
 async def test_text_goes_on_where_no_call_fits_any_more(runtime):
     grammar = await linked(runtime, "auto")
     asked = [request(f"r{seed}", constraint=grammar, max_tokens=12, seed=seed) for seed in range(40)]
-    for events in await asyncio.gather(*(events_of(runtime, r) for r in asked)):
+    for events in await all_events_of(runtime, asked):
         assert not calls_of(events)
         assert events[-1].closed_by is None
         is_whole = events[-1].reason is FinishReason.STOP
         assert is_whole or events[-1].stats.num_output_tokens == 12
-
-
-async def test_a_temperature_near_zero_is_greedy(runtime):
-    texts = [
-        text_of(await events_of(runtime, request(temperature=t, max_tokens=20))) for t in (0.0, 1e-45, 1e-9)
-    ]
-    assert len(set(texts)) == 1
 
 
 async def test_a_request_without_a_budget_gets_the_default(make_runtime):
@@ -207,75 +190,19 @@ async def test_the_default_budget_grows_for_an_output_that_needs_more(make_runti
     """Nobody set the budget that the shortest array of twenty items exceeds."""
     runtime = make_runtime(dataclasses.replace(SETTINGS, default_max_tokens=7))
     schema = {"type": "array", "items": {"const": True}, "minItems": 20, "maxItems": 20}
-    (card,) = await runtime.models()
-    compiled = compile_schema(schema, tokenizer=card.vocabulary)
-    events = await events_of(runtime, request(max_tokens=None, constraint=compiled))
+    constraint = await compiled(runtime, schema)
+    events = await events_of(runtime, request(max_tokens=None, constraint=constraint))
     assert json.loads(text_of(events)) == [True] * 20
     assert events[-1].stats.num_output_tokens > 7
 
 
 async def test_json_output_is_closed_at_its_budget(runtime):
     schema = {"type": "array", "items": {"type": "string", "minLength": 3}, "minItems": 3}
-    (card,) = await runtime.models()
-    compiled = compile_schema(schema, tokenizer=card.vocabulary)
+    constraint = await compiled(runtime, schema)
     for budget in range(24, 40):
-        asked = GenerationRequest(
-            "r",
-            "tiny",
-            (Message("user", "x"),),
-            constraint=compiled,
-            max_tokens=budget,
-            sampling=Sampling(seed=budget),
-        )
+        asked = request(constraint=constraint, max_tokens=budget, seed=budget)
         text = text_of(await events_of(runtime, asked))
         assert jsonschema_rs.is_valid(schema, json.loads(text))
-
-
-async def test_text_ends_at_a_stop_string(runtime):
-    whole = text_of(await events_of(runtime, request(seed=3)))
-    stop = whole[2:4]
-    events = await events_of(runtime, request(seed=3, stop=(stop,)))
-    assert text_of(events) == whole[: whole.index(stop)]
-    assert events[-1].reason is FinishReason.STOP
-
-
-async def test_text_ends_at_a_stop_token_which_is_no_part_of_it(runtime):
-    (card,) = await runtime.models()
-    texts = [text_of(await events_of(runtime, request(seed=seed))) for seed in range(12)]
-    whole = max(texts, key=len)
-    ends = {i for i, token in enumerate(card.vocabulary.tokens) if token and token in whole[9:].encode()}
-    asked = request(seed=texts.index(whole), stop_token_ids=tuple(ends))
-    events = await events_of(runtime, asked)
-    assert whole.startswith(text_of(events))
-    assert len(text_of(events)) < len(whole)
-    assert events[-1].reason is FinishReason.STOP
-    inspected = await events_of(runtime, dataclasses.replace(asked, is_inspected=True))
-    tokens = [event for event in inspected if isinstance(event, InspectedToken)]
-    assert len(tokens) == events[-1].stats.num_output_tokens
-    assert (tokens[-1].text, tokens[-1].place.part) == ("", "end")
-    assert tokens[-1].token_id in ends
-
-
-async def test_text_does_not_end_before_its_least_tokens(runtime):
-    lengths = [
-        (await events_of(runtime, request(seed=seed, min_tokens=least, max_tokens=60)))[-1].stats
-        for seed in range(8)
-        for least in (0, 50)
-    ]
-    counts = [stats.num_output_tokens for stats in lengths]
-    assert min(counts[1::2]) >= 50
-    assert min(counts[::2]) < 50
-
-
-async def test_neither_cuts_off_nor_fills_up_a_call(runtime):
-    grammar = await linked(runtime, "required", parallel=False)
-    (card,) = await runtime.models()
-    every_token = tuple(range(card.vocabulary.width))[:200]
-    for seed in range(4):
-        plain = await events_of(runtime, request(constraint=grammar, seed=seed))
-        asked = request(constraint=grammar, seed=seed, min_tokens=390, stop_token_ids=every_token)
-        *same, end = await events_of(runtime, asked)
-        assert (same, end.reason) == (plain[:-1], FinishReason.TOOL_CALLS)
 
 
 async def test_what_a_step_wrote_may_be_sent_while_the_next_is_computed(make_runtime):
@@ -318,55 +245,6 @@ async def test_a_timeout_covers_the_wait_for_a_template_thread(runtime):
     await settled(runtime)
 
 
-async def test_logprobs_cover_the_text(runtime):
-    events = await events_of(runtime, request(seed=3, num_logprobs=2))
-    logprobs = [p for e in events if isinstance(e, TextDelta) for p in e.logprobs]
-    assert b"".join(p.token_bytes for p in logprobs).decode(errors="replace") == text_of(events)
-    assert all(p.logprob <= 0 and len(p.top) == 2 for p in logprobs)
-
-
-async def test_the_budget_ends_text(runtime):
-    events = await events_of(runtime, request(max_tokens=2, temperature=0))
-    assert events[-1].stats.num_output_tokens <= 2
-    counted = Counter(type(e) for e in events)
-    assert counted[Finished] == 1
-
-
-async def test_a_stop_string_ends_a_forced_text(runtime):
-    (card,) = await runtime.models()
-    schema = {"properties": {"conclusion": {"type": "boolean"}}, "required": ["conclusion"], "type": "object"}
-    asked = request(constraint=compile_schema(schema, tokenizer=card.vocabulary), stop=("clusi",))
-    events = await events_of(runtime, asked)
-    assert text_of(events) == '{"con'
-    assert events[-1].reason is FinishReason.STOP
-    assert events[-1].stats.num_forced_tokens > 0
-    await settled(runtime)
-
-
-async def test_a_stop_string_does_not_end_the_prose_before_a_required_call(make_runtime):
-    runtime = make_runtime(syntax="harmony")
-    options = {"constraint": await linked(runtime, "required"), "stop": (" ", "e", "a"), "max_tokens": 80}
-
-    async def numbers_of_calls(**more):
-        asked = [request(f"r{seed}", seed=seed, **options, **more) for seed in range(8)]
-        return {len(calls_of(await events_of(runtime, each))) for each in asked}
-
-    assert await numbers_of_calls(must_call=True) == {1}
-    assert 0 in await numbers_of_calls()
-
-
-async def test_log_probabilities_of_forced_tokens_spell_the_text(runtime):
-    (card,) = await runtime.models()
-    schema = {"properties": {"conclusion": {"type": "boolean"}}, "required": ["conclusion"], "type": "object"}
-    compiled = compile_schema({**schema, "additionalProperties": False}, tokenizer=card.vocabulary)
-    events = await events_of(runtime, request(constraint=compiled, num_logprobs=2))
-    logprobs = [entry for event in events if isinstance(event, TextDelta) for entry in event.logprobs]
-    assert "".join(entry.token for entry in logprobs) == text_of(events)
-    is_certain = [entry.logprob == 0.0 and len(entry.top) == 1 for entry in logprobs]
-    assert is_certain.count(True) >= events[-1].stats.num_forced_tokens > 3
-    assert not all(is_certain)
-
-
 def test_a_short_lived_thread_has_ended_when_its_result_is_there():
     thread = run_in_short_lived_thread(threading.current_thread)
     assert thread is not threading.current_thread()
@@ -391,32 +269,6 @@ def test_a_model_is_loaded_by_a_short_lived_thread(make_runtime, monkeypatch):
     (loader,) = loaders
     assert loader is not threading.current_thread()
     assert not loader.is_alive()
-
-
-async def test_a_prompt_of_the_clients_own_is_read_as_it_is(runtime):
-    """As text, in which a marker is a marker, and as token ids."""
-    tokenizer = runtime._loaded.tokenizer
-    prompt = f"Once {tokenizer.eos_token} upon"
-    asked = request(messages=(), prompt=prompt, temperature=0, max_tokens=20)
-    ids = await runtime.prompt_ids(asked)
-    assert ids == tokenizer(prompt)["input_ids"]
-    assert tokenizer.eos_token_id in ids
-    by_ids = dataclasses.replace(asked, prompt=tuple(ids))
-    assert text_of(await events_of(runtime, asked)) == text_of(await events_of(runtime, by_ids))
-    with pytest.raises(RequestRefused, match="prompt"):
-        await events_of(runtime, dataclasses.replace(asked, prompt=(10**6,)))
-    for nothing in ("", ()):
-        with pytest.raises(RequestRefused):
-            await events_of(runtime, dataclasses.replace(asked, prompt=nothing))
-
-
-async def test_what_continues_a_prompt_has_the_format(runtime):
-    (card,) = await runtime.models()
-    constraint = compile_format(ResponseFormat("choice", ["yes", "no"]), tokenizer=card.vocabulary)
-    for seed in range(4):
-        asked = request(messages=(), prompt="Is it? ", constraint=constraint, seed=seed)
-        asked = dataclasses.replace(asked, tools=())
-        assert text_of(await events_of(runtime, asked)) in {"yes", "no"}
 
 
 @pytest.mark.parametrize("has_room_later", [False, True])

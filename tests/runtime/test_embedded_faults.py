@@ -5,7 +5,7 @@ import dataclasses
 import threading
 
 import pytest
-from embedded import SETTINGS, events_of, request, settled
+from embedded import SETTINGS, begun, events_of, request, settled
 
 from runtime.errors import (
     DeadlineExceeded,
@@ -21,6 +21,20 @@ from runtime.request import Message
 from runtime.settings import EngineSettings
 from runtime.text.private_markers import PrivateMarkers
 from runtime.transcript import Transcript
+
+FEW = EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1)
+"""One sequence at a time, and two that wait."""
+
+
+@pytest.fixture
+def write_endlessly(monkeypatch):
+    """Let outputs of a runtime end only with their budgets."""
+
+    def patch(runtime):
+        monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())
+        return runtime
+
+    return patch
 
 
 async def test_what_fails_for_one_request_leaves_the_others(runtime, monkeypatch, caplog):
@@ -39,19 +53,15 @@ async def test_what_fails_for_one_request_leaves_the_others(runtime, monkeypatch
 
 
 async def test_closing_the_iterator_aborts(runtime):
-    endless = request(num_choices=3, max_tokens=20_000)
-    stream = runtime.generate(endless)
-    await anext(stream)  # PromptRendered
-    await anext(stream)
-    await stream.aclose()
+    async with begun(runtime, request(num_choices=3, max_tokens=20_000)):
+        pass
     await settled(runtime)
     assert (await runtime.health()).is_ready
     assert not (await runtime.health()).is_lost
 
 
-async def test_a_deadline_ends_a_request_that_runs_or_waits(make_runtime, monkeypatch):
-    runtime = make_runtime(dataclasses.replace(SETTINGS, max_sequences=1))
-    monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())
+async def test_a_deadline_ends_a_request_that_runs_or_waits(make_runtime, write_endlessly):
+    runtime = write_endlessly(make_runtime(dataclasses.replace(SETTINGS, max_sequences=1)))
     running = request("running", max_tokens=20_000, timeout_s=0.3)
     waiting = request("waiting", max_tokens=20_000, timeout_s=0.2)
     answers = await asyncio.wait_for(
@@ -59,7 +69,6 @@ async def test_a_deadline_ends_a_request_that_runs_or_waits(make_runtime, monkey
     )
     assert [type(answer) for answer in answers] == [DeadlineExceeded] * 2
     await settled(runtime)
-    monkeypatch.undo()
     assert (await events_of(runtime, request(timeout_s=100, max_tokens=3)))[-1].reason in FinishReason
 
 
@@ -90,20 +99,16 @@ async def test_requests_that_cannot_be_served_are_refused(runtime):
     await settled(runtime)
 
 
-async def test_a_full_queue_refuses_the_whole_request(make_runtime, monkeypatch):
-    runtime = make_runtime(EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1))
-    monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())  # the first does not end
-    first = runtime.generate(request("first", num_choices=2, max_tokens=900))
-    await anext(first)  # PromptRendered
-    await anext(first)
-    with pytest.raises(Overloaded):
-        await events_of(runtime, request(num_choices=2))
-    await first.aclose()
+async def test_a_full_queue_refuses_the_whole_request(make_runtime, write_endlessly):
+    runtime = write_endlessly(make_runtime(FEW))
+    async with begun(runtime, request("first", num_choices=2, max_tokens=900)):
+        with pytest.raises(Overloaded):
+            await events_of(runtime, request(num_choices=2))
     await settled(runtime)
 
 
 async def test_more_choices_than_may_wait_are_refused_for_good(make_runtime):
-    runtime = make_runtime(EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1))
+    runtime = make_runtime(FEW)
     with pytest.raises(RequestRefused, match="n must be from 1 to 2"):
         await events_of(runtime, request(num_choices=3))
 
@@ -119,15 +124,12 @@ async def test_what_cannot_be_a_prompt_is_refused_before_it_is_tokenized(runtime
         await events_of(runtime, request(messages=(Message("user", "word " * 1_000_000),)))
 
 
-async def test_stopping_ends_what_runs_and_what_comes(make_runtime, monkeypatch):
-    runtime = make_runtime()
-    monkeypatch.setattr(runtime._thread.engine.writer, "stop_ids", frozenset())
-    stream = runtime.generate(request(max_tokens=20_000))
-    await anext(stream)  # PromptRendered
-    await anext(stream)
-    await runtime.close()
-    with pytest.raises(GenerationFailed, match="stopped"):
-        [event async for event in stream]
+async def test_stopping_ends_what_runs_and_what_comes(make_runtime, write_endlessly):
+    runtime = write_endlessly(make_runtime())
+    async with begun(runtime, request(max_tokens=20_000)) as stream:
+        await runtime.close()
+        with pytest.raises(GenerationFailed, match="stopped"):
+            [event async for event in stream]
     assert not (await runtime.health()).is_ready
     with pytest.raises(EngineStopped):
         await events_of(runtime, request())

@@ -1,42 +1,34 @@
 """Selected answers of the random model, which hardly ever writes anything valid by itself."""
 
-import asyncio
 import re
 from dataclasses import replace
 
 import pytest
-from embedded import SETTINGS, assert_valid, events_of, linked, request, settled
+import toy_model
+from embedded import SETTINGS, all_events_of, assert_valid, events_of, linked, request, settled
 from whole_outputs import calls_of
 
 from runtime.errors import DeadlineExceeded, RequestRefused
-from runtime.events import FinishReason
+from runtime.events import Finished, FinishReason
 from runtime.request import Sampling
-from runtime.selection import Selection
+from runtime.selection import DRAFT, Selection
 
 ACCEPT = Selection("accept", 3)
 PARTICLES = Selection("particles", 3)
 
 
+def strategies(*selections):
+    return pytest.mark.parametrize("selection", selections, ids=lambda selection: selection.strategy)
+
+
 @pytest.mark.parametrize("jump_forward", [True, False])
-@pytest.mark.parametrize("selection", [ACCEPT, Selection("particles", 3)])
+@strategies(ACCEPT, PARTICLES)
 async def test_answers_are_valid_and_never_cut_off(make_runtime, jump_forward, selection):
     runtime = make_runtime(replace(SETTINGS, jump_forward=jump_forward))
     constraint = await linked(runtime, "required")
-    answers = await asyncio.gather(
-        *(
-            events_of(
-                runtime,
-                request(
-                    f"r{seed}",
-                    constraint=constraint,
-                    seed=seed,
-                    selection=selection,
-                    max_tokens=(40, 400)[seed % 2],
-                ),
-            )
-            for seed in range(8)
-        )
-    )
+    options = {"constraint": constraint, "selection": selection}
+    asked = [request(f"r{seed}", seed=seed, max_tokens=(40, 400)[seed % 2], **options) for seed in range(8)]
+    answers = await all_events_of(runtime, asked)
     for events in answers:
         assert_valid(calls_of(events))
         finished = events[-1]
@@ -47,14 +39,18 @@ async def test_answers_are_valid_and_never_cut_off(make_runtime, jump_forward, s
     assert any(events[-1].stats.selection.num_draws > 1 for events in answers)
 
 
-@pytest.mark.parametrize("selection", [ACCEPT, Selection("particles", 3)])
+@strategies(ACCEPT, PARTICLES, DRAFT)
 async def test_every_choice_is_selected_by_itself_and_seeded(runtime, selection):
+    """Alone or in company."""
     constraint = await linked(runtime, "required")
-    asked = request(constraint=constraint, selection=selection, num_choices=2, max_tokens=60, seed=5)
-    first = await events_of(runtime, asked)
-    again = await events_of(runtime, replace(asked, request_id="again"))
-    assert [calls_of(first, choice) for choice in (0, 1)] == [calls_of(again, choice) for choice in (0, 1)]
-    assert calls_of(first, 0) != calls_of(first, 1)
+    asked = request(constraint=constraint, selection=selection, num_choices=3, max_tokens=60, seed=5)
+    alone = await events_of(runtime, asked)
+    together = await all_events_of(runtime, [replace(asked, request_id=name) for name in "ab"])
+    calls = [[calls_of(events, choice) for choice in range(3)] for events in (alone, *together)]
+    assert calls[0] == calls[1] == calls[2]
+    assert calls[0][0] != calls[0][1] != calls[0][2]
+    ends = [event.choice for event in alone if isinstance(event, Finished)]
+    assert sorted(ends) == [0, 1, 2]
 
 
 async def test_at_temperature_0_particles_find_the_same_with_every_seed(runtime):
@@ -78,19 +74,20 @@ async def test_nothing_comes_before_it_is_selected(runtime):
     assert not any(is_working[1:])
 
 
-async def test_the_default_is_for_answers_that_are_not_streamed(make_runtime):
-    runtime = make_runtime(replace(SETTINGS, selection=ACCEPT))
+@strategies(ACCEPT, DRAFT)
+async def test_the_default_is_for_answers_that_are_not_streamed(make_runtime, selection):
+    runtime = make_runtime(replace(SETTINGS, selection=selection))
     constraint = await linked(runtime, "required")
 
-    async def selection(**options):
+    async def found(**options):
         events = await events_of(runtime, request(constraint=constraint, max_tokens=60, **options))
         return events[-1].stats.selection
 
-    assert (await selection()).strategy == "accept"
-    assert await selection(is_streamed=True) is None
-    assert await selection(stop=("x",)) is None
-    assert (await selection(temperature=0.0)).strategy == "accept"
-    assert await selection(selection=Selection("accept", 1)) is None
+    assert (await found()).strategy == selection.strategy
+    assert (await found(temperature=0.0)).strategy == selection.strategy
+    assert await found(is_streamed=True) is None
+    assert await found(stop=("x",)) is None
+    assert await found(selection=replace(selection, size=1)) is None
 
 
 async def test_a_stop_string_beside_it_is_refused(runtime):
@@ -101,23 +98,24 @@ async def test_a_stop_string_beside_it_is_refused(runtime):
     assert refusal.value.parameter == "stop"
 
 
-async def test_a_deadline_holds_for_all_draws_together(runtime):
+@strategies(Selection("accept", 16), DRAFT)
+async def test_a_deadline_holds_for_all_draws_together(runtime, selection):
     constraint = await linked(runtime, "required")
-    asked = request(constraint=constraint, selection=Selection("accept", 16), timeout_s=1e-6)
+    asked = request(constraint=constraint, selection=selection, timeout_s=1e-6)
     with pytest.raises(DeadlineExceeded):
         await events_of(runtime, asked)
     await settled(runtime)
 
 
-async def test_an_abort_ends_all_draws(runtime):
+@strategies(Selection("accept", 16), DRAFT)
+async def test_an_abort_ends_all_draws(runtime, selection):
     constraint = await linked(runtime, "required")
-    asked = request(constraint=constraint, selection=Selection("accept", 16))
-    generating = runtime.generate(asked)
+    generating = runtime.generate(request(constraint=constraint, selection=selection))
     await anext(generating)
     await generating.aclose()
+    await settled(runtime)
     later = await events_of(runtime, request("later", constraint=constraint, max_tokens=60))
     assert_valid(calls_of(later))
-    assert runtime._thread.engine.pool.num_free == runtime._thread.engine.pool.num_usable
 
 
 async def test_more_particles_than_may_wait_are_refused(make_runtime):
@@ -142,16 +140,16 @@ async def test_more_particles_than_may_wait_are_refused(make_runtime):
         ({"sampling": Sampling(top_p=0.9, top_k=20)}, True),
     ],
 )
-async def test_where_the_default_applies(runtime, changed, applies):
-    asked = replace(request(constraint=await linked(runtime, "required")), selection=None, **changed)
+def test_where_the_default_applies(changed, applies):
+    asked = replace(request(constraint=toy_model.GRAMMAR), selection=None, **changed)
     assert (asked.selection_or(ACCEPT, 8) is ACCEPT) is applies
     if not asked.sampling.is_greedy:
         assert asked.selection_or(PARTICLES, 8) == (PARTICLES if applies else Selection())
         assert asked.selection_or(Selection("particles", 16), 8) == Selection()
 
 
-async def test_particles_of_a_setting_accept_at_temperature_0(runtime):
+def test_particles_of_a_setting_accept_at_temperature_0():
     """They would search for the most likely output, which of long texts is often a short one."""
-    asked = request(constraint=await linked(runtime, "required"), temperature=0.0)
+    asked = request(constraint=toy_model.GRAMMAR, temperature=0.0)
     assert asked.selection_or(PARTICLES, 8) == ACCEPT
     assert replace(asked, selection=PARTICLES).selection_or(ACCEPT, 8) == PARTICLES

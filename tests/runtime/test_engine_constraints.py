@@ -2,13 +2,13 @@
 
 import pytest
 from scripted import Appends, Digits, Spells
+from sequences import ENDLESS, finish, make_sequence
 
 from runtime.errors import BudgetTooSmall, PromptTooLong, Unforeseen
 from runtime.events import FinishReason
-from runtime.request import Sampling
 
 
-def test_a_matcher_decides_what_is_written(make_engine, make_sequence, finish):
+def test_a_matcher_decides_what_is_written(make_engine):
     forced = make_sequence("x", 50, temperature=1.0, matcher=Spells('{"a": 1}'))
     free = make_sequence("x", 5)
     finish(make_engine(), forced, free)
@@ -20,7 +20,7 @@ def test_a_matcher_decides_what_is_written(make_engine, make_sequence, finish):
     assert free.stats.mask_fill_us_sum == 0
 
 
-def test_a_matcher_survives_preemption(make_engine, make_sequence, finish):
+def test_a_matcher_survives_preemption(make_engine):
     texts = [f'{{"number": {i}, "text": "{"x" * 20}"}}' for i in range(4)]
     engine = make_engine(num_pages=26)
     sequences = [make_sequence("p" * 9 + str(i), 60, matcher=Spells(text)) for i, text in enumerate(texts)]
@@ -29,14 +29,14 @@ def test_a_matcher_survives_preemption(make_engine, make_sequence, finish):
     assert [bytes(s.output_ids).decode() for s in sequences] == texts
 
 
-def test_a_matcher_that_contradicts_its_mask_fails_its_sequence(make_engine, make_sequence, finish):
+def test_a_matcher_that_contradicts_its_mask_fails_its_sequence(make_engine):
     matcher = Spells("abc")
     matcher.accept = lambda token_id: False
     (output,) = finish(make_engine(), make_sequence(matcher=matcher))
     assert isinstance(output.error, Unforeseen)
 
 
-def test_the_closer_completes_an_output_at_its_budget(make_engine, make_sequence, finish):
+def test_the_closer_completes_an_output_at_its_budget(make_engine):
     sequence = make_sequence("x", 12, temperature=1.0, closer=Appends("99"), matcher=Digits(), seed=3)
     outputs = finish(make_engine(), sequence)
     assert sequence.num_output == 12
@@ -47,14 +47,14 @@ def test_the_closer_completes_an_output_at_its_budget(make_engine, make_sequence
     assert [t.sampled.token_id for o in outputs for t in o.tokens] == sequence.output_ids
 
 
-def test_a_budget_of_exactly_the_minimum_is_all_closing(make_engine, make_sequence, finish):
+def test_a_budget_of_exactly_the_minimum_is_all_closing(make_engine):
     sequence = make_sequence("x", 2, closer=Appends("42"), matcher=Digits())
     (output,) = finish(make_engine(), sequence)
     assert bytes(t.sampled.token_id for t in output.tokens) == b"42"
     assert sequence.closed_by == "budget"
 
 
-def test_a_closer_that_forces_against_the_grammar_fails_its_sequence(make_engine, make_sequence, finish):
+def test_a_closer_that_forces_against_the_grammar_fails_its_sequence(make_engine):
     wrong = make_sequence("x", 4, closer=Appends("no"), matcher=Spells("abcdef"))
     right = make_sequence("x", 5)
     outputs = finish(make_engine(), wrong, right)
@@ -62,7 +62,7 @@ def test_a_closer_that_forces_against_the_grammar_fails_its_sequence(make_engine
     assert right.num_output > 0
 
 
-def test_a_matcher_that_raises_fails_its_sequence(make_engine, make_sequence, finish):
+def test_a_matcher_that_raises_fails_its_sequence(make_engine):
     def explode(*_):
         raise RuntimeError("bug")
 
@@ -77,13 +77,13 @@ def test_a_matcher_that_raises_fails_its_sequence(make_engine, make_sequence, fi
     assert right.num_output > 0
 
 
-def test_a_budget_below_the_minimum_is_refused(make_engine, make_sequence):
+def test_a_budget_below_the_minimum_is_refused(make_engine):
     with pytest.raises(BudgetTooSmall) as refused:
         make_engine().add(make_sequence("x", 3, closer=Appends("1234")))
     assert (refused.value.max_tokens, refused.value.minimum) == (3, 4)
 
 
-def test_a_prompt_that_leaves_no_room_for_the_shortest_output_is_too_long(make_engine, make_sequence):
+def test_a_prompt_that_leaves_no_room_for_the_shortest_output_is_too_long(make_engine):
     engine = make_engine(context_length=10)
     engine.add(make_sequence("123456", 9, closer=Appends("1234")))
     with pytest.raises(PromptTooLong) as refused:
@@ -104,8 +104,8 @@ def test_a_prompt_that_leaves_no_room_for_the_shortest_output_is_too_long(make_e
         assert str(refused.value).startswith(f"{size}, but the shortest valid output of this request needs")
 
 
-def test_without_a_closer_the_budget_cuts(make_engine, make_sequence, finish):
-    sequence = make_sequence("x", 7, sampling=Sampling(temperature=0, logit_bias={256: -1000.0}))
+def test_without_a_closer_the_budget_cuts(make_engine):
+    sequence = make_sequence("x", 7, sampling=ENDLESS)
     finish(make_engine(), sequence)
     assert sequence.num_output == 7
     assert (sequence.finish_reason, sequence.closed_by) == (FinishReason.LENGTH, None)

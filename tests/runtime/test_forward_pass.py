@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_generate_equivalence import CONFIGS, build
+from architectures import CONFIGS, build
 from torch import nn
 
 from runtime.forward.forward_pass import PackedLinear, can_pack, pack_weights

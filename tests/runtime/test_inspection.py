@@ -6,45 +6,33 @@ import pytest
 import torch
 import toy_model
 from embedded import SETTINGS, events_of, linked, request
+from sequences import finish, make_sequence
 from whole_outputs import calls_of
 
 from runtime.errors import RequestRefused
 from runtime.events import Finished, FinishReason, InspectedToken
 from runtime.inspection import MAX_INSPECTED, NUM_CANDIDATES, Cause
-from runtime.request import Sampling, check_details
-from runtime.scheduling.sequence import Sequence
+from runtime.request import check_details
 from runtime.selection import Selection
 from runtime.written_token import SampledToken
 
 
 def toy_sequence(seed, **options):
-    return Sequence(
-        "s",
-        list(b"prompt"),
-        options.pop("max_tokens", 5),
-        Sampling(temperature=options.pop("temperature", 1.0), top_k=options.pop("top_k", None)),
-        seed=seed,
-        matcher=toy_model.GRAMMAR.matcher(),
-        closer=toy_model.GRAMMAR.closer(),
-        **{"is_inspected": True} | options,
-    )
+    options = {"temperature": 1.0, "is_inspected": True, "closer": toy_model.GRAMMAR.closer()} | options
+    return make_sequence("prompt", 5, seed=seed, matcher=toy_model.GRAMMAR.matcher(), **options)
 
 
-def written(sequence, **settings):
-    engine = toy_model.toy_engine(**settings)
-    engine.add(sequence)
-    tokens = []
-    while engine.has_work:
-        tokens += [token for output in engine.step() for token in output.tokens]
-    return [token.sampled for token in tokens]
+def tokens_of(sequence, **settings):
+    """The tokens of a sequence of the toy model."""
+    outputs = finish(toy_model.toy_engine(**settings), sequence)
+    return [token.sampled for output in outputs for token in output.tokens]
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_candidates_are_the_models_own_and_the_masses_what_the_mask_left(seed):
     sequence = toy_sequence(seed)
-    tokens = written(sequence, jumps=False)
-    text = "".join(chr(token.token_id) for token in tokens if token.token_id != toy_model.STOP).strip('"')
-    left = toy_model.allowed_masses(text)
+    tokens = tokens_of(sequence, jumps=False)
+    left = toy_model.allowed_masses(toy_model.text_of(token.token_id for token in tokens))
     for at, token in enumerate(tokens):
         expected = toy_model.next_probabilities(sequence.output_ids[:at])
         found = {c.token_id: c.probability for c in token.inspection.candidates}
@@ -58,24 +46,24 @@ def test_candidates_are_the_models_own_and_the_masses_what_the_mask_left(seed):
 @pytest.mark.parametrize("seed", range(8))
 def test_a_token_is_rescued_exactly_where_the_mask_removed_the_most_probable_one(seed):
     sequence = toy_sequence(seed)
-    tokens = written(sequence, jumps=False)
+    tokens = tokens_of(sequence, jumps=False)
     rescued = [token.inspection.candidates[0].is_removed for token in tokens]
     assert [token.inspection.cause is Cause.RESCUED for token in tokens] == rescued
     assert sum(rescued) == sequence.stats.num_rescued_tokens
 
 
 def test_a_token_is_forced_where_the_mask_leaves_it_alone_or_it_was_jumped_over():
-    sampled = written(toy_sequence(1), jumps=False)
+    sampled = tokens_of(toy_sequence(1), jumps=False)
     assert sampled[0].inspection.cause is Cause.FORCED
     assert sampled[0].inspection.candidates[1].is_removed
-    jumped = written(toy_sequence(1), jumps=True)
+    jumped = tokens_of(toy_sequence(1), jumps=True)
     assert [token.token_id for token in jumped] == [token.token_id for token in sampled[: len(jumped)]]
     assert jumped[0].inspection.cause is Cause.FORCED
     assert (jumped[0].inspection.candidates, jumped[0].inspection.mass_removed) == ((), None)
 
 
 def test_candidates_are_those_of_the_temperature():
-    (_, second, *_) = written(toy_sequence(3, temperature=2.0), jumps=False)
+    (_, second, *_) = tokens_of(toy_sequence(3, temperature=2.0), jumps=False)
     expected = toy_model.next_probabilities(b'"', temperature=2.0)
     assert {c.token_id: c.probability for c in second.inspection.candidates} == pytest.approx(expected)
 

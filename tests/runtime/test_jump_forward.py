@@ -2,26 +2,24 @@
 
 import json
 import random
+from functools import partial
 
 import pytest
 from dictation import Indifferent, dictate, engine_of, ids_of, spelled_vocabulary
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_decoding import allowed_ids
+from sequences import finish, make_sequence
 from soundness.corpora import sample
 from tokenizers import Tokenizer, models
+from whole_outputs import spell_calls
 
 from compiler import compile_schema, compile_toolset
 from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
-from runtime.engine import Engine
 from runtime.events import FinishReason
-from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
-from runtime.request import Sampling
-from runtime.scheduling.sequence import Sequence
-from runtime.settings import EngineSettings
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 BYTES, SPELLS_BYTES = spelled_vocabulary("bytes")
@@ -44,20 +42,9 @@ def mistral():
 
 
 @pytest.fixture
-def make_jumping(byte_model):
-    """An engine over the byte model that jumps, or does not."""
-
-    def make(*, jumps, **options):
-        chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 16} | options)
-        return Engine(
-            ModelRunner(byte_model, chosen),
-            prepare(BYTES),
-            chosen,
-            context_length=512,
-            jump_forward=SPELLS_BYTES if jumps else None,
-        )
-
-    return make
+def make_jumping(make_engine):
+    """An engine over the byte model that jumps."""
+    return partial(make_engine, jump_forward=SPELLS_BYTES)
 
 
 def calling(syntax="json", vocabulary=BYTES, mode="required", **options):
@@ -120,11 +107,11 @@ def test_at_the_end_nothing_is_forced():
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("options", [{}, {"max_batch_tokens": 16}, {"num_pages": 48}])
-def test_bytes_are_the_same_with_any_model(make_jumping, make_sequence, finish, temperature, options):
+def test_bytes_are_the_same_with_any_model(make_engine, temperature, options):
     """A forced byte is the only one allowed, so drawing it changes nothing; nor does preemption."""
 
     def written(*, jumps):
-        engine = make_jumping(jumps=jumps, **options)
+        engine = make_engine(jump_forward=SPELLS_BYTES if jumps else None, **options)
         sequences = [
             make_sequence(
                 "pq" * number,
@@ -146,20 +133,20 @@ def test_bytes_are_the_same_with_any_model(make_jumping, make_sequence, finish, 
     assert written(jumps=True) == written(jumps=False)
 
 
-def test_a_budget_is_never_overrun(make_jumping, make_sequence, finish):
+def test_a_budget_is_never_overrun(make_jumping):
     grammar = calling("json", parallel=False)
     minimum = grammar.closer().minimum()
     for budget in range(minimum, minimum + 30):
         sequence = make_sequence(
             "x", budget, temperature=1.0, seed=budget, matcher=grammar.matcher(), closer=grammar.closer()
         )
-        finish(make_jumping(jumps=True), sequence)
+        finish(make_jumping(), sequence)
         assert sequence.num_output <= budget
         assert json.loads(bytes(sequence.output_ids))
 
 
-def test_what_is_forced_from_the_start_is_computed_with_the_prompt(make_jumping, make_sequence):
-    engine = make_jumping(jumps=True)
+def test_what_is_forced_from_the_start_is_computed_with_the_prompt(make_jumping):
+    engine = make_jumping()
     sequence = make_sequence("prompt", 100, matcher=calling().matcher())
     engine.add(sequence)
     assert bytes(sequence.output_ids) == b'[{"name": "'
@@ -173,8 +160,8 @@ def test_what_is_forced_from_the_start_is_computed_with_the_prompt(make_jumping,
     assert engine.pool.num_free == engine.pool.num_usable
 
 
-def test_an_output_without_a_choice_takes_no_step(make_jumping, make_sequence):
-    engine = make_jumping(jumps=True)
+def test_an_output_without_a_choice_takes_no_step(make_jumping):
+    engine = make_jumping()
     engine.runner.run = None
     sequence = make_sequence("x", 9, matcher=compile_schema({"const": 12}, tokenizer=BYTES).matcher())
     engine.add(sequence)
@@ -184,23 +171,23 @@ def test_an_output_without_a_choice_takes_no_step(make_jumping, make_sequence):
     assert not engine.has_work
 
 
-def test_without_a_closer_the_budget_cuts_a_jump(make_jumping, make_sequence, finish):
+def test_without_a_closer_the_budget_cuts_a_jump(make_jumping):
     sequence = make_sequence("x", 4, matcher=calling().matcher())
-    finish(make_jumping(jumps=True), sequence)
+    finish(make_jumping(), sequence)
     assert bytes(sequence.output_ids) == b'[{"n'
     assert sequence.finish_reason is FinishReason.LENGTH
 
 
-def test_a_forced_token_has_the_log_probability_of_the_certain(make_jumping, make_sequence, finish):
+def test_a_forced_token_has_the_log_probability_of_the_certain(make_jumping):
     sequence = make_sequence("x", 60, matcher=calling().matcher(), closer=None, num_logprobs=2)
-    outputs = finish(make_jumping(jumps=True), sequence)
+    outputs = finish(make_jumping(), sequence)
     tokens = [token.sampled for output in outputs for token in output.tokens]
     assert [(d.logprob, d.top) for d in tokens[:11]] == [(0.0, ((d.token_id, 0.0),)) for d in tokens[:11]]
     assert all(d.logprob is not None for d in tokens)
 
 
-def test_choices_differ_and_share_their_prefix(make_jumping, make_sequence, finish):
-    engine = make_jumping(jumps=True)
+def test_choices_differ_and_share_their_prefix(make_jumping):
+    engine = make_jumping()
     grammar = calling()
     choices = [
         make_sequence("p" * 30, 80, temperature=1.0, choice=i, matcher=grammar.matcher(), closer=grammar.closer())
@@ -234,9 +221,8 @@ def test_real_calls_are_written_token_for_token(qwen):
     for case in sample("bfcl", every=60, seed=1):
         grammar = compile_toolset([Tool("f", "", case.schema)], tokenizer=vocabulary)
         for instance in case.instances[:1]:
-            arguments = json.dumps(instance.value, ensure_ascii=False)
-            call = f'<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>'
-            ids = ids_of(call, vocabulary, jump_forward)
+            call = ("f", json.dumps(instance.value, ensure_ascii=False))
+            ids = ids_of(spell_calls(grammar.syntax, call), vocabulary, jump_forward)
             sequence = dictate(grammar, ids, jump_forward)
             assert sequence.output_ids == ids
             num_forced += sequence.counters.num_forced
@@ -315,12 +301,8 @@ def test_an_indifferent_model_writes_valid_calls(qwen):
     grammar = calling("hermes", vocabulary)
     engine = engine_of(Indifferent(vocabulary.width), vocabulary, jump_forward)
     sequences = [
-        Sequence("s", [0], 60, Sampling(), seed, matcher=grammar.matcher(), closer=grammar.closer())
+        make_sequence([0], 60, temperature=1.0, seed=seed, matcher=grammar.matcher(), closer=grammar.closer())
         for seed in range(4)
     ]
-    for sequence in sequences:
-        engine.add(sequence)
-    while engine.has_work:
-        engine.step()
-        engine.check_integrity()
+    finish(engine, *sequences)
     assert all(s.matcher.is_completed() and s.num_output <= 60 for s in sequences)

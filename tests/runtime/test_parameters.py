@@ -69,7 +69,7 @@ def test_a_value_is_read_as_its_type(types, written, value, size):
     ],
 )
 def test_each_piece_of_a_value_is_looked_at_once(monkeypatch, begun, unit, rest, value):
-    """All that had come of a value was read again with each token: a hundred thousand blanks took minutes."""
+    """Not again with each token, which for a hundred thousand blanks would take minutes."""
     looked_at = []
 
     def counted(own, end):

@@ -71,14 +71,36 @@ def test_all_particles_are_drawn_together_and_one_is_selected():
     )
 
 
-def test_particles_are_resampled(monkeypatch):
-    forked = []
-    fork = Sequence.fork
-    monkeypatch.setattr(Sequence, "fork", lambda self, seed: forked.append(self) or fork(self, seed))
+@pytest.fixture
+def forked(monkeypatch):
+    """The sequences of which a copy is made."""
+    found, fork = [], Sequence.fork
+    monkeypatch.setattr(Sequence, "fork", lambda self, seed: found.append(self) or fork(self, seed))
+    return found
+
+
+def test_particles_are_resampled(forked):
     for output in selected(particles(8), 16):
         counters = {member.counters.num_computed for member in output.sequence.population.members}
         assert output.sequence.selection.num_computed_tokens > sum(counters)
     assert forked
+
+
+class FittingModel(toy_model.ToyModel):
+    """A model that writes each of the texts as often as the others, and seldom anything else: after an `a`."""
+
+    def next_probabilities(self, output):
+        whole = [toy_model.ids_of(text) for text in toy_model.TEXTS]
+        following = {ids[len(output)] for ids in whole if ids[: len(output)] == output}
+        seldom = 0.3 if toy_model.written(output).endswith("a") else 0.0
+        return dict.fromkeys(following, (1 - seldom) / len(following)) | {ord("x"): seldom}
+
+
+def test_particles_of_similar_weights_are_not_resampled(forked):
+    sequences = [selected_sequence(particles(8), seed) for seed in range(8)]
+    for output in run(toy_model.toy_engine(FittingModel(), max_sequences=64), sequences).values():
+        assert 4 < output.sequence.selection.effective_size < 8
+    assert not forked
 
 
 @pytest.fixture
@@ -131,7 +153,6 @@ def test_a_particle_that_fails_ends_its_choice():
 
 
 def test_particles_that_fail_together_end_their_choice_once():
-    """Each one's error came out: a study ended, since it had no such choice any more."""
     assert_fails(toy_model.toy_engine(), selected_sequence(particles(4), 1), where=lambda _: True)
 
 

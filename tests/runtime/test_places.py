@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_decoding import Generation
+from vocabularies import with_tokens
 
-from compiler import Vocabulary, compile_schema, compile_toolset
+from compiler import compile_schema, compile_toolset
 from compiler.closing.segmentation import Segmentation
 from compiler.syntaxes import SYNTAXES
 from runtime.events import ArgumentsDelta, CallStarted, InspectedToken, TextDelta
@@ -18,7 +19,7 @@ from runtime.inspection import MAX_POINTER, Cause, Inspection, TokenPlace
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.places import JsonPaths, last_place
 from runtime.transcript import Transcript
-from runtime.written_token import SampledToken, WrittenToken
+from runtime.written_token import SampledToken, write
 from toolspecs import Tool
 
 values = st.recursive(
@@ -99,22 +100,13 @@ PARAMETERS = {
     },
     "required": ["to", "tags", "note", "count", "urgent"],
 }
-VOCABULARY = Vocabulary.from_tokens(
-    [
-        *map(bytes, zip(range(256), strict=False)),
-        b"",
-        b"",
-        b"",
-        b"",
-        b'", "',
-        b'": ',
-        b'": {"',
-        b"</",
-        b'a": "b',
-        b"",
-    ],
-    markers={"<tool_call>": 256, "</tool_call>": 257, "<think>": 258, "</think>": 259},
-    stop_ids=(265,),
+VOCABULARY = with_tokens(
+    '", "',
+    '": ',
+    '": {"',
+    "</",
+    'a": "b',
+    markers=("<tool_call>", "</tool_call>", "<think>", "</think>"),
 )
 
 
@@ -140,9 +132,9 @@ def told(grammar, ids, *, text_is_json=False):
     )
     events = []
     for token_id in ids:
-        assert matcher.accept(token_id)
-        sampled = SampledToken(token_id, inspection=Inspection(Cause.FREE))
-        events += transcript.feed(WrittenToken(sampled, matcher.parts(), matcher.is_in_thought()))
+        written = write(SampledToken(token_id, inspection=Inspection(Cause.FREE)), matcher, None)
+        assert written is not None
+        events += transcript.feed(written)
     return [*events, *transcript.finish(matcher.pending_parts())]
 
 
@@ -216,6 +208,12 @@ def test_keys_tags_and_the_text_around_them_are_told_apart():
     assert hermes["arguments", "/to/zip", "key"] == 'zip": '
     assert hermes["arguments", "/to/zip", "value"] == "12"
     assert hermes["arguments", "/tags/0", "value"] == '"new"'
+    thought = shown("hermes+think", "<think>So</think>Hi")
+    assert thought == {
+        ("thought", None, None): "<think>So",
+        ("syntax", None, None): "</think>",
+        ("text", None, None): "Hi",
+    }
     tagged = shown(
         "qwen3_coder",
         '<tool_call>\n<function=send>\n<parameter=to>\n{"zip": 12}\n</parameter>\n'

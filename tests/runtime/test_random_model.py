@@ -1,9 +1,11 @@
 """The random model is the same everywhere, and its outputs come to an end."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
+from sequences import finish, make_sequence
 
 from compiler.prepared_vocabulary import prepare
 from runtime.engine import Engine
@@ -32,24 +34,15 @@ def test_settings_name_the_directory(tmp_path):
     stamp = (first / "config.json").stat().st_mtime_ns
     assert ensure_random_model(tmp_path, SMALL) == first
     assert (first / "config.json").stat().st_mtime_ns == stamp
-    assert (
-        ensure_random_model(tmp_path, RandomModelSettings(seed=1, vocabulary_size=600, hidden_size=32))
-        != first
-    )
+    assert ensure_random_model(tmp_path, replace(SMALL, seed=1)) != first
 
 
 def test_many_at_once_build_one(tmp_path):
-    found = []
-    threads = [
-        threading.Thread(target=lambda: found.append(ensure_random_model(tmp_path, SMALL))) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 4
-    assert list(tmp_path.iterdir()) == [found[0]]
-    assert load_model(found[0]).vocabulary.width > 600
+    with ThreadPoolExecutor(4) as threads:
+        found = {*threads.map(lambda _: ensure_random_model(tmp_path, SMALL), range(4))}
+    assert found == {*tmp_path.iterdir()}
+    assert len(found) == 1
+    assert load_model(found.pop()).vocabulary.width > 600
 
 
 def test_tokens_are_longer_than_bytes_and_text_survives(random_model):
@@ -62,9 +55,8 @@ def test_tokens_are_longer_than_bytes_and_text_survives(random_model):
 
 
 @pytest.mark.parametrize("bias", [-100.0, 100.0])
-def test_the_stop_bias_decides_how_long_outputs_are(tmp_path, make_sequence, finish, bias):
-    settings = RandomModelSettings(vocabulary_size=600, hidden_size=32, num_layers=1, stop_bias=bias)
-    loaded = load_model(ensure_random_model(tmp_path, settings))
+def test_the_stop_bias_decides_how_long_outputs_are(tmp_path, bias):
+    loaded = load_model(ensure_random_model(tmp_path, replace(SMALL, stop_bias=bias)))
     chosen = EngineSettings(num_pages=32, max_sequences=4)
     engine = Engine(ModelRunner(loaded.model, chosen), prepare(loaded.prepared), chosen, context_length=256)
     sequence = make_sequence(loaded.tokenizer.encode("hello"), 30, temperature=1.0)

@@ -2,6 +2,7 @@
 
 import math
 import time
+from functools import cache
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from selected import (
     selected_sequence,
     text_of,
 )
+from sequences import finish
 
 from compiler import compile_schema
 from runtime.decoding.members import DECISIONS, SELECTION, is_finished
@@ -59,12 +61,25 @@ def test_an_output_does_not_depend_on_its_company():
     assert alone == together
 
 
-@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7, "top_p": 0.95}])
+@pytest.fixture(scope="module")
+def draws_alone():
+    """The draws of a population, each of them as a sequence of its own, and whole."""
+
+    @cache
+    def draws_of(seed, *sampling):
+        draws = [selected_sequence(Selection(), draw_seed(seed, n), **dict(sampling)) for n in range(16)]
+        finish(toy_model.toy_engine(), *draws)
+        return draws
+
+    return draws_of
+
+
 @pytest.mark.parametrize("size", [2, 8, 16])
-def test_draws_that_share_their_beginning_are_those_that_each_would_be_alone(size, sampling):
-    outputs = selected(Selection("accept", size), 160, **sampling)
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 0.7, "top_p": 0.95}], ids=["plain", "truncated"])
+def test_draws_that_share_their_beginning_are_those_that_each_would_be_alone(draws_alone, size, sampling):
+    outputs = selected(Selection("accept", size), 100, **sampling)
     shared = [(o.sequence.output_ids, o.sequence.selection.is_exact) for o in outputs]
-    draws = [one_by_one(seed, size, **sampling) for seed in range(160)]
+    draws = [draws_alone(seed, *sampling.items())[:size] for seed in range(100)]
     assert shared == [chosen_alone(of_seed, seed) for seed, of_seed in enumerate(draws)]
     num_begun = [o.sequence.selection.num_draws for o in outputs]
     costs = [
@@ -73,17 +88,6 @@ def test_draws_that_share_their_beginning_are_those_that_each_would_be_alone(siz
     ]
     computed = [output.sequence.selection.num_computed_tokens for output in outputs]
     assert sum(computed) < 0.8 * sum(costs) if size > 2 else sum(computed) < sum(costs)
-
-
-def one_by_one(seed, size, **sampling):
-    """The draws of a population, each of them alone and whole."""
-    engine = toy_model.toy_engine()
-    draws = [selected_sequence(Selection(), draw_seed(seed, n), **sampling) for n in range(size)]
-    for draw in draws:
-        engine.add(draw)
-        while engine.has_work:
-            engine.step()
-    return draws
 
 
 def chosen_alone(draws, seed):
@@ -139,33 +143,29 @@ def test_a_deadline_ends_all_draws():
     for member in sequence.population.members:
         member.deadline = 0.0
     engine._next_deadline = 0.0
-    (output,) = [*engine.step(), *engine.step()]
+    (output,) = finish(engine)
     assert isinstance(output.error, DeadlineExceeded)
-    assert not engine.has_work
-    assert engine.pool.num_free == engine.pool.num_usable
     assert all(member.status is SequenceStatus.FINISHED for member in sequence.population.members)
 
 
 @pytest.mark.parametrize("num_members", [1, 2])
-def test_once_half_of_the_time_has_passed_no_more_draws_are_begun(monkeypatch, num_members):
+def test_once_half_of_the_time_has_passed_no_more_draws_are_begun(stop_clock, num_members):
     engine = toy_model.toy_engine()
     sequence = selected_sequence(Selection("accept", 8), HESITANT, deadline=time.monotonic() + 7200)
     engine.add(sequence)
     while len(sequence.population.members) < num_members:
         assert engine.step() == []
-    late = time.monotonic() + 3601
-    monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: late)
-    outputs = [output for _ in range(20) for output in engine.step()]
-    assert [type(output.error) for output in outputs] == [type(None)]
-    assert text_of(outputs[0]) in toy_model.TEXTS
-    selection = outputs[0].sequence.selection
+    stop_clock(sequence.deadline - 3599)
+    (output,) = finish(engine)
+    assert output.error is None
+    assert text_of(output) in toy_model.TEXTS
+    selection = output.sequence.selection
     assert not selection.is_exact
     assert num_members <= selection.num_draws < 8
-    assert not engine.has_work
 
 
 def test_outputs_that_the_budget_closes_are_not_written_again_and_again():
-    """A model that rambles wrote eight answers of the whole budget."""
+    """As those of a model that rambles: eight of them would cost eight budgets."""
     schema = {"type": "string", "maxLength": 1000}
     grammar = compile_schema(schema, tokenizer=toy_model.VOCABULARY)
     engine = toy_model.toy_engine()
@@ -180,7 +180,7 @@ def test_outputs_that_the_budget_closes_are_not_written_again_and_again():
 
 
 def test_forced_tokens_are_weighed_a_few_in_a_step():
-    """Each needs a row of logits: 512 of them, with a `top_p`, took half a minute of a large vocabulary."""
+    """Each needs a row of logits, which takes time and memory with a large vocabulary."""
     text = "x" * 500
     grammar = compile_schema({"const": text}, tokenizer=toy_model.VOCABULARY)
     engine = toy_model.toy_engine()
@@ -231,18 +231,14 @@ def test_a_draw_that_fails_ends_its_choice_and_no_other():
     engine = toy_model.toy_engine()
     healthy, broken = (selected_sequence(Selection("accept", 8), seed) for seed in (1, HESITANT))
     poison(engine, lambda other: other.first is broken and len(broken.population.members) > 1)
-    engine.add(healthy)
-    engine.add(broken)
-    outputs = [output for _ in range(200) for output in engine.step()]
+    outputs = finish(engine, healthy, broken)
     assert {output.sequence.first: type(output.error) for output in outputs} == {
         healthy: type(None),
         broken: GenerationFailed,
     }
-    assert not engine.has_work
 
 
 def test_a_whole_draw_is_the_answer_if_a_later_one_fails():
-    """The choice ended with the error of the later one."""
     engine = toy_model.toy_engine()
     poison(engine, lambda other: any(map(is_finished, other.population.members)))
     (output,) = run(engine, [selected_sequence(Selection("accept", 8), WHOLE_BUT_GIVEN_UP)]).values()

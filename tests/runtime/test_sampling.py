@@ -168,7 +168,7 @@ def test_more_logprobs_than_there_are_tokens():
 
 @pytest.mark.parametrize("width", [5, 128, 1000])
 def test_of_equally_probable_alternatives_those_with_lower_ids_come_first(width):
-    """Which of them came at all depended on how many another request of the step wanted."""
+    """However many another request of the step wants."""
     generator = torch.Generator().manual_seed(width)
     logits = torch.randint(-4, 4, (6, width), generator=generator).float()
     logits[5] = math.nan

@@ -1,13 +1,26 @@
 """Searches at temperature 0 whose time or budget ends, or whose outputs fail."""
 
 import json
-import math
 import time
+from dataclasses import dataclass
 
 import pytest
 import toy_model
-from searches import GRAMMAR, SCORES, WORDS, LostModel, RandomModel, search, word_of
+from searches import (
+    ANY_TEXT,
+    GRAMMAR,
+    SCORES,
+    WORDS,
+    LostModel,
+    NumberModel,
+    RandomModel,
+    search,
+    searched,
+    word_of,
+)
 from selected import assert_fails, poison, run, selected_sequence, text_of
+from sequences import finish
+from toy_model import STOP, ToyModel, toy_engine
 
 from compiler import compile_schema
 from compiler.errors import MatchingTooSlow
@@ -17,26 +30,24 @@ from runtime.scheduling.sequence import SequenceStatus
 from runtime.selection import Selection
 
 
-class EndlessModel(toy_model.ToyModel):
+@dataclass
+class EndlessModel(ToyModel):
     """A model that begins the text of an object with a letter, and repeats that, or is lost and breaks the line.
 
     `letters` has the probability of each letter, and how probable it is that the model is lost after it.
     """
 
+    letters: dict[str, tuple[float, float]]
     BEGINNING = b'{"a": "'
 
-    def __init__(self, letters):
-        super().__init__()
-        self.letters = letters
-
-    def next_logits(self, output):
+    def next_probabilities(self, output):
         place = len(self.BEGINNING)
         if len(output) < place:
-            return {self.BEGINNING[len(output)]: 0.0}
+            return {self.BEGINNING[len(output)]: 1.0}
         if len(output) == place:
-            return {ord(letter): math.log(p) for letter, (p, _) in self.letters.items()}
+            return {ord(letter): p for letter, (p, _) in self.letters.items()}
         _, lost = self.letters[chr(output[place])]
-        return {output[place]: math.log(1 - lost), ord("\n"): math.log(lost) if lost else -math.inf}
+        return {output[place]: 1 - lost, ord("\n"): lost}
 
 
 LONG_ENDING = compile_schema(
@@ -52,8 +63,7 @@ LONG_ENDING = compile_schema(
 
 def endless_search(size, strategy):
     """An engine and the first sequence of a search: of its model's texts, `a` gets lost, and `b` never ends."""
-    engine = toy_model.toy_engine()
-    engine.runner = EndlessModel({"a": (0.5, 0.9), "b": (0.3, 0.0), "c": (0.2, 0.9)})
+    engine = toy_engine(EndlessModel({"a": (0.5, 0.9), "b": (0.3, 0.0), "c": (0.2, 0.9)}))
     deadline = time.monotonic() + 7200
     first = search(size, strategy=strategy, grammar=LONG_ENDING, max_tokens=360, deadline=deadline)
     engine.add(first)
@@ -61,27 +71,22 @@ def endless_search(size, strategy):
 
 
 @pytest.mark.parametrize("strategy", SCORES)
-def test_the_deadline_ends_a_choice_of_which_all_that_has_ended_was_given_up(strategy, monkeypatch):
-    """The engine waited forever for an answer, and computed nothing for anybody."""
+def test_the_deadline_ends_a_choice_of_which_all_that_has_ended_was_given_up(strategy, stop_clock):
     engine, first = endless_search(3, strategy)
     while not any(member.finish_reason for member in first.population.members):
         assert engine.step() == []
     assert first.finish_reason is None
-    monkeypatch.setattr("runtime.engine.time.monotonic", lambda: first.deadline + 1)
-    outputs = [output for _ in range(20) for output in engine.step()]
-    assert [type(output.error) for output in outputs] == [DeadlineExceeded]
-    assert not engine.has_work
-    assert engine.pool.num_free == engine.pool.num_usable
+    stop_clock(first.deadline + 1)
+    assert [type(output.error) for output in finish(engine)] == [DeadlineExceeded]
 
 
 @pytest.mark.parametrize("strategy", SCORES)
-def test_no_further_output_is_begun_when_it_is_late_even_if_none_is_whole(strategy, monkeypatch):
+def test_no_further_output_is_begun_when_it_is_late_even_if_none_is_whole(strategy, stop_clock):
     engine, first = endless_search(8, strategy)
     while first.status is not SequenceStatus.PARKED:
         assert engine.step() == []
-    monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: first.deadline - 1)
-    outputs = [output for _ in range(400) for output in engine.step()]
-    assert [(output.sequence, output.error) for output in outputs] == [(first, None)]
+    stop_clock(first.deadline - 1)
+    assert [(output.sequence, output.error) for output in finish(engine)] == [(first, None)]
     assert first.selection.num_draws == 2
 
 
@@ -89,38 +94,24 @@ def test_a_branch_that_does_not_fit_the_budget_is_left():
     """A word of three letters takes five tokens with its quotes."""
     for budget, longest in ((3, 1), (4, 2), (5, 3)):
         for seed in range(20):
-            engine = toy_model.toy_engine()
-            engine.runner = RandomModel(seed)
-            (output,) = run(engine, [search(16, grammar=GRAMMAR, max_tokens=budget)]).values()
-            word = word_of(output.sequence)
+            word = word_of(searched(RandomModel(seed), 16, grammar=GRAMMAR, max_tokens=budget))
             assert word in WORDS
             assert len(word) <= longest
 
 
 @pytest.mark.parametrize(("strategy", "temperature"), [("accept", 0.0), ("particles", 0.0), ("accept", 1.0)])
 def test_an_output_that_leaves_no_room_for_a_stop_token_is_complete(strategy, temperature):
-    """A plain mask needs none; a selected output was said to have been cut off."""
+    """As under a plain mask, which needs none."""
     sequence = selected_sequence(Selection(strategy, 8), 1, temperature=temperature, max_tokens=4)
-    (output,) = run(toy_model.toy_engine(), [sequence]).values()
+    (output,) = run(toy_engine(), [sequence]).values()
     assert word_of(output.sequence) in toy_model.TEXTS
     assert (output.sequence.finish_reason, output.sequence.closed_by) == (FinishReason.STOP, None)
 
 
-class ZerosModel(toy_model.ToyModel):
-    """A model that writes 1 and would then rather write zeros than `2` or `3`, or end."""
-
-    def next_logits(self, output):
-        if not output:
-            return {ord("1"): 0.0}
-        return {ord("0"): 0.0, ord("2"): -1.0, toy_model.STOP: -1.5, ord("3"): -2.0}
-
-
 def test_no_output_is_written_twice_after_a_token_that_does_not_fit_the_budget():
-    """Its place in a text is sampled again, so that the branches there were kept a second time."""
-    engine = toy_model.toy_engine()
-    engine.runner = ZerosModel()
-    sequence = search(16, grammar=compile_schema({"enum": [1, 12, 13, 10**15]}), max_tokens=6)
-    run(engine, [sequence])
+    """The model would rather write zeros than `2`, the end or `3`; its place in the text is sampled again."""
+    model = NumberModel({ord("0"): 0.0, ord("2"): -1.0, STOP: -1.5, ord("3"): -2.0})
+    sequence = searched(model, 16, grammar=compile_schema({"enum": [1, 12, 13, 10**15]}), max_tokens=6)
     members = sequence.population.members
     written = [tuple(member.output_ids) for member in members if member.num_written]
     assert len(set(written)) == len(written)
@@ -128,60 +119,53 @@ def test_no_output_is_written_twice_after_a_token_that_does_not_fit_the_budget()
     assert [stats.is_exact for stats in outputs] == [True]
 
 
-def test_once_half_of_the_time_has_passed_the_best_so_far_is_selected(monkeypatch):
-    engine = toy_model.toy_engine()
-    sequence = search(16, deadline=time.monotonic() + 7200)
+@pytest.fixture
+def begun():
+    """An engine, and a search of it with a deadline."""
+    engine, sequence = toy_engine(), search(16, deadline=time.monotonic() + 7200)
     engine.add(sequence)
-    monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: sequence.deadline - 1)
-    outputs = [output for _ in range(20) for output in engine.step()]
-    assert [bytes(output.sequence.output_ids[1:3]) for output in outputs] == [b"aa"]
-    assert (outputs[0].sequence.selection.num_draws, outputs[0].sequence.selection.is_exact) == (1, False)
-    assert engine.pool.num_free == engine.pool.num_usable
+    return engine, sequence
 
 
-def test_a_likely_branch_that_is_left_for_want_of_time_is_no_proof(monkeypatch):
-    engine = toy_model.toy_engine()
-    sequence = search(16, deadline=time.monotonic() + 7200)
-    engine.add(sequence)
-    while sequence.status is not SequenceStatus.FINISHED:
+@pytest.mark.parametrize(("is_first_written", "num_draws"), [(False, 1), (True, 2)])
+def test_once_half_of_the_time_has_passed_the_best_so_far_is_selected(
+    begun, stop_clock, is_first_written, num_draws
+):
+    """It is no proof, even if the branch that is left is a likely one."""
+    engine, sequence = begun
+    while is_first_written and sequence.status is not SequenceStatus.FINISHED:
         engine.step()
-    monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: sequence.deadline - 1)
-    outputs = [output for _ in range(20) for output in engine.step()]
-    assert [bytes(output.sequence.output_ids[1:3]) for output in outputs] == [b"aa"]
-    assert (outputs[0].sequence.selection.num_draws, outputs[0].sequence.selection.is_exact) == (2, False)
+    stop_clock(sequence.deadline - 1)
+    (output,) = finish(engine)
+    assert word_of(output.sequence) == "aa"
+    selection = output.sequence.selection
+    assert (selection.num_draws, selection.is_exact) == (num_draws, False)
 
 
-def test_a_whole_output_is_the_answer_if_the_deadline_finds_a_branch_waiting(monkeypatch):
-    """The choice failed, although its answer had been there for long."""
-    engine = toy_model.toy_engine()
-    sequence = search(16, deadline=time.monotonic() + 7200)
-    engine.add(sequence)
+def test_a_whole_output_is_the_answer_if_the_deadline_finds_a_branch_waiting(begun, stop_clock):
+    engine, sequence = begun
     while sequence.status is not SequenceStatus.FINISHED:
         engine.step()
     assert engine.step() == []  # the branch writes its first token, and then waits
     assert engine.scheduler.waiting
-    monkeypatch.setattr("runtime.engine.time.monotonic", lambda: sequence.deadline + 1)
-    (output,) = engine.step()
+    stop_clock(sequence.deadline + 1)
+    (output,) = finish(engine)
     assert (output.sequence, output.error, output.is_last) == (sequence, None, True)
-    assert not engine.has_work
-    assert engine.pool.num_free == engine.pool.num_usable
 
 
 def test_a_search_whose_first_output_fails_at_once_has_no_answer():
-    engine = toy_model.toy_engine()
     sequence = search(4)
-    assert_fails(engine, sequence, where=lambda other: other is sequence)
+    assert_fails(toy_engine(), sequence, where=lambda other: other is sequence)
 
 
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("strategy", SCORES)
-def test_a_search_whose_first_output_fails_later_writes_the_best_branch(strategy, is_late, monkeypatch):
-    """The choice ended with an error, although branches were kept."""
-    engine = toy_model.toy_engine()
+def test_a_search_whose_first_output_fails_later_writes_the_best_branch(strategy, is_late, stop_clock):
+    engine = toy_engine()
     sequence = search(4, strategy=strategy, deadline=time.monotonic() + 7200)
     poison(engine, lambda other: other is sequence and other.num_output == 2)
     if is_late:
-        monkeypatch.setattr("runtime.decoding.members.time.monotonic", lambda: sequence.deadline - 1)
+        stop_clock(sequence.deadline - 1)
     (output,) = run(engine, [sequence]).values()
     assert (output.sequence is sequence, output.error) == (False, None)
     assert text_of(output) in toy_model.TEXTS
@@ -189,18 +173,10 @@ def test_a_search_whose_first_output_fails_later_writes_the_best_branch(strategy
     assert not is_late or output.sequence.selection.num_draws == 2
 
 
-class CountingModel(toy_model.ToyModel):
-    """A model that writes 1 first, and then likes 3 most and 2 less."""
-
-    def next_logits(self, output):
-        return {ord("1"): 0.0} if not output else {ord("3"): -0.7, ord("2"): -1.2, toy_model.STOP: -1.6}
-
-
 @pytest.mark.parametrize("strategy", SCORES)
 def test_a_branch_that_does_not_fit_the_budget_goes_on_if_nothing_else_is_left(strategy):
-    """After 1, 2 begins a number that is too long. The choice ended with an error of ours."""
-    engine = toy_model.toy_engine()
-    engine.runner = CountingModel()
+    """After 1, 2 begins a number that is too long."""
+    engine = toy_engine(NumberModel({ord("3"): -0.7, ord("2"): -1.2, STOP: -1.6}))
     numbers = compile_schema({"enum": [1, 13, 1333, 12345678901]})
     sequence = search(2, strategy=strategy, grammar=numbers, max_tokens=6)
     poison(engine, lambda other: other is sequence and other.num_output == 2)
@@ -211,7 +187,7 @@ def test_a_branch_that_does_not_fit_the_budget_goes_on_if_nothing_else_is_left(s
 
 @pytest.mark.parametrize("strategy", SCORES)
 def test_a_search_whose_outputs_all_fail_ends_with_an_error(strategy):
-    engine = toy_model.toy_engine()
+    engine = toy_engine()
     sequence = search(4, strategy=strategy)
     assert_fails(engine, sequence, where=lambda other: other.num_output == 2)
     assert len([m for m in sequence.population.members if m.num_written]) > 1
@@ -234,8 +210,8 @@ def write_too_slowly(engine, sequence):
 
 @pytest.mark.parametrize("fail", [fill_with_nan, write_too_slowly])
 def test_a_whole_output_is_the_answer_if_a_branch_fails(fail):
-    """The choice ended with the error of the branch, which is the more likely one here."""
-    engine = toy_model.toy_engine()
+    """Here the branch is more likely than the whole output."""
+    engine = toy_engine()
     sequence = search(4)
     fail(engine, sequence)
     (output,) = run(engine, [sequence]).values()
@@ -245,9 +221,8 @@ def test_a_whole_output_is_the_answer_if_a_branch_fails(fail):
 
 @pytest.mark.parametrize("strategy", SCORES)
 def test_an_output_that_was_left_is_the_answer_if_the_branch_fails(strategy):
-    engine = toy_model.toy_engine()
-    engine.runner = LostModel(0.3, 0.999)
-    sequence = search(2, strategy=strategy, grammar=compile_schema({"type": "string"}), max_tokens=60)
+    engine = toy_engine(LostModel(0.3, 0.999))
+    sequence = search(2, strategy=strategy, grammar=ANY_TEXT, max_tokens=60)
     poison(engine, lambda other: other is not sequence)
     (output,) = run(engine, [sequence]).values()
     assert (output.sequence, output.error, word_of(sequence)) == (sequence, None, "a" * 40)
@@ -256,18 +231,16 @@ def test_an_output_that_was_left_is_the_answer_if_the_branch_fails(strategy):
 
 @pytest.mark.parametrize("strategy", SCORES)
 def test_a_search_ends_with_an_error_if_an_output_that_was_left_fails_too(strategy):
-    engine = toy_model.toy_engine()
-    engine.runner = LostModel(0.3, 0.999)
-    sequence = search(2, strategy=strategy, grammar=compile_schema({"type": "string"}), max_tokens=60)
+    engine = toy_engine(LostModel(0.3, 0.999))
+    sequence = search(2, strategy=strategy, grammar=ANY_TEXT, max_tokens=60)
     assert_fails(engine, sequence, lambda other: other is not sequence or other.num_output > 20)
     assert len(sequence.population.members) == 2
 
 
 @pytest.mark.parametrize("strategy", SCORES)
 def test_an_output_that_the_budget_closes_is_the_answer_if_no_other_is_left(strategy):
-    """It takes several steps to complete. The search gave it up there, and had no answer."""
-    engine = toy_model.toy_engine()
-    engine.runner = EndlessModel({"a": (0.6, 0.3), "b": (0.4, 0.7)})
+    """Its completion takes several steps, so a search may give it up there."""
+    engine = toy_engine(EndlessModel({"a": (0.6, 0.3), "b": (0.4, 0.7)}))
     sequence = search(2, strategy=strategy, grammar=LONG_ENDING, max_tokens=370)
     poison(engine, lambda other: other is sequence and other.num_output > 25)
     (output,) = run(engine, [sequence]).values()

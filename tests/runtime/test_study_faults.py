@@ -1,6 +1,7 @@
 """What is wrong with an output, and what an output is worth."""
 
 import pytest
+from whole_outputs import spell_calls
 
 from compiler.syntaxes import SYNTAXES, find_syntax
 from runtime.request import Message
@@ -29,7 +30,7 @@ HERMES = find_syntax("hermes")
 
 
 def called(name, arguments):
-    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+    return spell_calls(HERMES, (name, arguments))
 
 
 def reversed_call(name, arguments):
@@ -232,14 +233,13 @@ def test_objects_are_closed_wherever_keys_are_declared():
 
 @pytest.mark.parametrize("name", [name for name, row in SYNTAXES.items() if can_be_read(row)])
 def test_every_syntax_with_json_arguments_is_read(name):
-    row = SYNTAXES[name]
-    call = row.header("add") + '{"n": 3}' + row.end
-    text = row.opening + call + row.closing
+    row, call = SYNTAXES[name], ("add", '{"n": 3}')
+    text = spell_calls(row, call)
     reading = parse_output(text, row)
     assert [(c.name, c.arguments) for c in reading.calls] == [("add", {"n": 3})]
     assert reading.is_json
     if row.separator is not None:
-        assert len(parse_output(row.opening + call + row.separator + call + row.closing, row).calls) == 2
+        assert len(parse_output(spell_calls(row, call, call), row).calls) == 2
     assert parse_output("Sure. " + text, row).fault == OutputFault.PREFIX
 
 

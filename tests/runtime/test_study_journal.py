@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from runtime.errors import RequestRefused
-from runtime.loading import load_model
 from runtime.study.answering import StudyAnswer
 from runtime.study.journal import ANSWERS, Entry, Journal
 from runtime.study.judging import Judgement
@@ -19,11 +18,6 @@ SETTINGS = StudySettings(
 )
 CONDITIONS = {"model": "m", "count": 2}
 WRONG = Judgement(is_json=False, is_valid=False, is_valid_open=False, is_tool=False, is_right=False)
-
-
-@pytest.fixture(scope="module")
-def loaded(random_model):
-    return load_model(random_model)
 
 
 def stop_after(num_answers):
@@ -66,7 +60,7 @@ def test_a_study_that_was_stopped_goes_on_and_finds_the_same(loaded, whole, tmp_
 
 
 def test_a_study_that_is_whole_is_not_asked_again(loaded, tmp_path):
-    """It began anew, and hours of answers were gone."""
+    """Its answers stay, which may have taken hours."""
     small = replace(SETTINGS, count=1, temperatures=(0.0,), strategies=("prompt",))
     first = run_study(loaded, small, lambda *_: None, tmp_path)
     answers = (tmp_path / "answers.jsonl").read_text()
@@ -93,7 +87,7 @@ def entry(number, *, temperature=1.0, text="é \ud83d"):
 
 @pytest.mark.parametrize("temperature", [0, 0.7])
 def test_a_stopped_study_goes_on_behind_its_last_whole_line(tmp_path, temperature):
-    """Lines were counted as they would be written again, so a 0 that was read as 0.0 broke the file."""
+    """Lines count as they stand in the file: a temperature of 0 is read as 0.0, which would be written longer."""
     first = Journal(tmp_path, CONDITIONS)
     for number in range(3):
         first.add(entry(number, temperature=temperature))

@@ -1,19 +1,24 @@
 """The questions of the study: hard schemas, other prompts, and the grammars of outputs."""
 
+import gzip
 import json
 from itertools import islice
 
 import jsonschema_rs
 import pytest
+from vocabularies import BYTES
+from whole_outputs import admits, spell_calls
 
 from compiler import compile_toolset
-from compiler.vocabulary import Vocabulary
+from compiler.syntaxes import find_syntax
 from runtime.request import Message
 from runtime.study.harder_schemas import harden
 from runtime.study.judging import closed
 from runtime.study.output_grammars import skeleton
-from runtime.study.questions import MISSING, NUM_HELD_OUT, Question, everyday, held_out
+from runtime.study.questions import MISSING, NUM_HELD_OUT, Question, bfcl, everyday, held_out
+from runtime.study.results import StudySettings
 from runtime.study.strategies import EXAMPLE_TOOL, reasoning_key, with_example, with_reasoning
+from runtime.study.study_runner import BFCL, question_sets
 from toolspecs.tool import Tool
 
 
@@ -31,7 +36,7 @@ def is_valid(schema, value):
 
 def text_of(question):
     arguments = json.dumps(wanted(question), ensure_ascii=False)
-    return f'<tool_call>\n{{"name": "{question.name}", "arguments": {arguments}}}\n</tool_call>'
+    return spell_calls(find_syntax("hermes"), (question.name, arguments))
 
 
 def test_hard_schemas_keep_the_wanted_call_and_are_compiled():
@@ -42,9 +47,8 @@ def test_hard_schemas_keep_the_wanted_call_and_are_compiled():
         for easy_tool, hard_tool in zip(question.tools, hard.tools, strict=True):
             assert easy_tool.parameters != hard_tool.parameters
             assert harden(question) == hard
-        linked = compile_toolset(hard.tools, tokenizer=Vocabulary.of_bytes(), parallel=False)
-        matcher = linked.matcher()
-        assert all(matcher.accept(byte) for byte in text_of(hard).encode())
+        linked = compile_toolset(hard.tools, tokenizer=BYTES, parallel=False)
+        assert admits(linked, text_of(hard))
         text = json.dumps([tool.parameters for tool in hard.tools])
         keywords |= {key for key in KEYWORDS if f'"{key}":' in text}
     assert keywords == KEYWORDS
@@ -143,3 +147,68 @@ def test_reasoning_comes_first_and_takes_no_key_of_a_tool(taken, key):
     assert list(shown.parameters["properties"]) == [key, taken]
     assert shown.parameters["required"] == [key]
     assert shown.parameters["properties"][key]["maxLength"] > 0
+
+
+def write_bfcl(path, items):
+    path.write_bytes(gzip.compress("".join(json.dumps(item) + "\n" for item in items).encode()))
+
+
+def test_a_sample_of_bfcl_is_spread_over_the_file_and_the_same_each_time(tmp_path):
+    items = [
+        {
+            "question": [[{"role": "user", "content": str(n)}]],
+            "function": [{"name": "f", "description": "", "parameters": {"type": "dict"}}],
+            "ground_truth": [{"f": {}}],
+        }
+        for n in range(100)
+    ]
+    for name in BFCL:
+        write_bfcl(tmp_path / f"{name}.jsonl.gz", items)
+
+    def numbers(count):
+        questions = question_sets(StudySettings(count=count, bfcl=tmp_path))[f"bfcl {BFCL[0]}"]
+        return [int(question.messages[0].content) for question in questions]
+
+    ten = numbers(10)
+    assert ten == numbers(10) == sorted(set(ten))
+    assert 30 < sum(ten) / 10 < 70
+    assert numbers(200) == [*range(100)]
+
+
+def test_questions_of_bfcl_are_read(tmp_path):
+    parameters = {
+        "type": "dict",
+        "properties": {
+            "n": {"type": "float", "default": "none", "optional": True},
+            "box": {"type": "dict", "properties": {"side": {"type": "integer"}}},
+            "ids": {"type": "array", "items": {"type": "any"}},
+        },
+        "required": ["box"],
+    }
+    item = {
+        "question": [[{"role": "user", "content": "Measure it."}]],
+        "function": [{"name": "a.b", "description": "", "parameters": parameters}],
+        "ground_truth": [{"a.b": {"n": ["", 2.5], "box": [{"side": [3, 4]}], "ids": [[1, 2]]}}],
+    }
+    parallel = item | {"ground_truth": 2 * item["ground_truth"]}
+    path = tmp_path / "simple.jsonl.gz"
+    write_bfcl(path, [item, parallel])
+    (question,) = bfcl(path)
+    (tool,) = question.tools
+    assert tool.parameters["properties"] == {
+        "n": {"type": "number"},
+        "box": {"type": "object", "properties": {"side": {"type": "integer"}}},
+        "ids": {"type": "array", "items": {}},
+    }
+    assert question.is_right("a.b", {"box": {"side": 4}, "ids": [1, 2]})
+    assert question.is_right("a.b", {"n": 2.5, "box": {"side": 3}, "ids": [1, 2]})
+    for wrong in (
+        {"box": {"side": 5}, "ids": [1, 2]},
+        {"box": {"side": True}, "ids": [1, 2]},
+        {"box": {}, "ids": [1, 2]},
+        {"box": {"side": 3}, "ids": [2, 1]},
+        {"n": 2, "box": {"side": 3}, "ids": [1, 2]},
+        {"box": {"side": 3}},
+        [],
+    ):
+        assert not question.is_right("a.b", wrong)

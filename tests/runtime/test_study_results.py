@@ -1,12 +1,24 @@
 """What the study's tables count, and what its remarks say of them."""
 
+from dataclasses import replace
+
 import pytest
 
 from runtime.study.answering import StudyAnswer
 from runtime.study.judging import REFUSED, Judgement
 from runtime.study.lenient_parser import OutputFault
 from runtime.study.remarks import remarks
-from runtime.study.results import Cell, compare, difference_interval, interval, mean_interval, pair, summarize
+from runtime.study.results import (
+    Cell,
+    Findings,
+    StudySettings,
+    compare,
+    difference_interval,
+    interval,
+    mean_interval,
+    pair,
+    summarize,
+)
 
 
 def answer_of(*, valid, right=False, calls=(), is_reordered=False, seconds=1.0, **options):
@@ -59,6 +71,15 @@ def test_masked_answers_are_compared_with_the_valid_unmasked_ones():
     assert (found.num_invalid, found.rescued_tool, found.rescued_right) == (2, 0.5, 0.5)
     assert (found.num_changed, found.num_reordered, found.num_reordered_changed) == (1, 1, 1)
     assert found.num_rescued == 1
+
+
+def test_questions_without_a_grammar_are_told_once_whatever_the_temperature():
+    settings = StudySettings(temperatures=(0.0, 1.0))
+    refused = replace(REFUSED, reason="no grammar for `pattern`")
+    answers = (answer_of(valid=True), StudyAnswer("", refused, 0.0))
+    cells = {("hard", "xgrammar", t): Cell("hard", "xgrammar", t, answers) for t in settings.temperatures}
+    findings = Findings(settings, "m", 1, can_think=False, machine={}, cells=cells)
+    assert findings.refusals() == {("hard", "xgrammar"): ["no grammar for `pattern`"]}
 
 
 def test_remarks_count_what_tables_do_not_say():

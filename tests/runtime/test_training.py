@@ -1,6 +1,5 @@
 """The tiny model's generator, trainer and evaluation, with a model of a few thousand weights."""
 
-import gzip
 import importlib.util
 import json
 from dataclasses import replace
@@ -21,7 +20,7 @@ from tiny_model.tokenizer import build_tokenizer
 from tiny_model.tools import ToolStyle, invent_tools
 from tiny_model.trainer import CHECKPOINT, LOG, MODEL, Run, RunRefused, Trainer, train
 from transformers import AutoTokenizer
-from whole_outputs import parse_calls
+from whole_outputs import parse_calls, spell_calls
 
 from compiler import compile_toolset
 from compiler.syntaxes import find_syntax
@@ -30,11 +29,12 @@ from runtime.loading import load_model
 from runtime.models import TINY_MODEL_FOLDER
 from runtime.study.answering import Asker, StudyAnswer
 from runtime.study.judging import Judgement, closed
-from runtime.study.questions import bfcl, held_out
+from runtime.study.questions import held_out
 from runtime.study.strategies import CALLGATE
 from runtime.study.studied_model import StudiedModel
 from runtime.text.template import ChatTemplate
 
+HERMES = find_syntax("hermes")
 TINY = Recipe(
     hidden_size=32,
     num_layers=1,
@@ -76,8 +76,8 @@ def test_every_call_validates_and_is_read_back(mix):
                 arguments = json.loads(call.arguments)
                 jsonschema_rs.validate(schemas[call.name], arguments, validate_formats=True)
                 kinds |= {type(value) for value in arguments.values()}
-                text = f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
-                assert parse_calls(text, find_syntax("hermes")) == ("", [(call.name, call.arguments)])
+                written = (call.name, call.arguments)
+                assert parse_calls(spell_calls(HERMES, written), HERMES) == ("", [written])
     assert kinds == {str, int, float, bool, list, dict}
 
 
@@ -239,45 +239,6 @@ def test_a_run_that_cannot_begin_says_why_in_a_line(tokenizer, tmp_path, monkeyp
     assert said in error
     assert error.count("\n") == 1
     assert not (tmp_path / "nowhere").exists()
-
-
-def test_questions_of_bfcl_are_read(tmp_path):
-    parameters = {
-        "type": "dict",
-        "properties": {
-            "n": {"type": "float", "default": "none", "optional": True},
-            "box": {"type": "dict", "properties": {"side": {"type": "integer"}}},
-            "ids": {"type": "array", "items": {"type": "any"}},
-        },
-        "required": ["box"],
-    }
-    item = {
-        "question": [[{"role": "user", "content": "Measure it."}]],
-        "function": [{"name": "a.b", "description": "", "parameters": parameters}],
-        "ground_truth": [{"a.b": {"n": ["", 2.5], "box": [{"side": [3, 4]}], "ids": [[1, 2]]}}],
-    }
-    parallel = item | {"ground_truth": 2 * item["ground_truth"]}
-    path = tmp_path / "simple.jsonl.gz"
-    path.write_bytes(gzip.compress("".join(json.dumps(i) + "\n" for i in (item, parallel)).encode()))
-    (question,) = bfcl(path)
-    (tool,) = question.tools
-    assert tool.parameters["properties"] == {
-        "n": {"type": "number"},
-        "box": {"type": "object", "properties": {"side": {"type": "integer"}}},
-        "ids": {"type": "array", "items": {}},
-    }
-    assert question.is_right("a.b", {"box": {"side": 4}, "ids": [1, 2]})
-    assert question.is_right("a.b", {"n": 2.5, "box": {"side": 3}, "ids": [1, 2]})
-    for wrong in (
-        {"box": {"side": 5}, "ids": [1, 2]},
-        {"box": {"side": True}, "ids": [1, 2]},
-        {"box": {}, "ids": [1, 2]},
-        {"box": {"side": 3}, "ids": [2, 1]},
-        {"n": 2, "box": {"side": 3}, "ids": [1, 2]},
-        {"box": {"side": 3}},
-        [],
-    ):
-        assert not question.is_right("a.b", wrong)
 
 
 def test_answers_are_counted():

@@ -1,42 +1,32 @@
 """Tokens in, events out."""
 
 import json
-import re
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from monolith import tagged
-from whole_outputs import calls_of, text_of
+from vocabularies import BYTES, STOP, ids_of, with_tokens
+from whole_outputs import admits_beginning, calls_of, spell_calls, text_of
 
-from compiler import Vocabulary, compile_toolset
-from compiler.output_parts import TextPart
+from compiler import compile_toolset
 from compiler.syntaxes import SYNTAXES, find_syntax
 from runtime.events import CallStarted, TextDelta, ThoughtDelta
 from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript
-from runtime.written_token import SampledToken, WrittenToken
+from runtime.written_token import SampledToken, WrittenToken, write
 from toolspecs import Tool
 
-MARKERS = {"<tool_call>": 256, "</tool_call>": 257}
-VOCABULARY = Vocabulary.from_tokens(
-    [*map(bytes, zip(range(256))), b"", b"", b""], markers=MARKERS, stop_ids=(258,)
-)
+VOCABULARY = with_tokens(markers=("<tool_call>", "</tool_call>"))
 SPELLING = TokenBytes(VOCABULARY)
 
 
 @cache
-def grammar_of(name, parameters='{"a": {"type": "string"}}'):
+def grammar_of(name, parameters='{"a": {"type": "string"}}', *, vocabulary=VOCABULARY):
     """Text, or calls of a tool `f`."""
     tool = Tool("f", "", {"type": "object", "properties": json.loads(parameters)})
-    return compile_toolset([tool], tokenizer=VOCABULARY, syntax=name, tool_choice="auto")
-
-
-def ids(text):
-    """A token per byte, and one per marker."""
-    pieces = re.split("(</?tool_call>)", text)
-    return [i for piece in pieces for i in ([MARKERS[piece]] if piece in MARKERS else piece.encode())]
+    return compile_toolset([tool], tokenizer=vocabulary, syntax=name, tool_choice="auto")
 
 
 def transcribe(text, *, name=None, stop=(), logprobs=False, grammar=None, types_of=None):
@@ -44,23 +34,16 @@ def transcribe(text, *, name=None, stop=(), logprobs=False, grammar=None, types_
     grammar = grammar or (grammar_of(name) if name else None)
     matcher = grammar.matcher() if grammar else None
     syntax = grammar.syntax if grammar else None
-    transcript = Transcript(0, SPELLING, syntax=syntax, stop=stop, types_of=types_of)
+    vocabulary = grammar.vocabulary if grammar else VOCABULARY
+    transcript = Transcript(0, TokenBytes(vocabulary), syntax=syntax, stop=stop, types_of=types_of)
     events = []
-    for token_id in ids(text):
-        assert matcher is None or matcher.accept(token_id)
-        events += transcript.feed(written(token_id, -1.0 if logprobs else None, matcher))
+    for token_id in ids_of(text, vocabulary):
+        written = write(SampledToken(token_id, -1.0 if logprobs else None), matcher, None)
+        assert written is not None
+        events += transcript.feed(written)
         if transcript.is_stopped:
             break
     return transcript, [*events, *transcript.finish(matcher.pending_parts() if matcher else ())]
-
-
-def written(token_id, logprob=None, matcher=None, top=()):
-    """A token as the engine hands it on."""
-    sampled = SampledToken(token_id, logprob, top)
-    if matcher is None:
-        return WrittenToken(sampled)
-    has_pending_text = any(isinstance(part, TextPart) for part in matcher.pending_parts())
-    return WrittenToken(sampled, matcher.parts(), matcher.is_in_thought(), has_pending_text)
 
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "END"}}\n</tool_call>'
@@ -116,8 +99,8 @@ def test_every_token_of_text_has_its_logprob_once(text):
 def test_a_split_character_has_two_logprobs():
     transcript = Transcript(1, SPELLING, syntax=None, stop=())
     first, second = "é".encode()
-    assert transcript.feed(written(first, -0.5)) == []
-    (event,) = transcript.feed(written(second, -0.25, top=((97, -0.75),)))
+    assert transcript.feed(WrittenToken(SampledToken(first, -0.5))) == []
+    (event,) = transcript.feed(WrittenToken(SampledToken(second, -0.25, ((97, -0.75),))))
     assert (event.choice, event.text) == (1, "é")
     assert [(p.token_bytes, p.logprob) for p in event.logprobs] == [
         (bytes([first]), -0.5),
@@ -128,16 +111,8 @@ def test_a_split_character_has_two_logprobs():
 
 def test_a_stop_token_has_no_logprob():
     transcript = Transcript(0, SPELLING, syntax=None, stop=())
-    assert transcript.feed(written(258, -0.5)) == []
+    assert transcript.feed(WrittenToken(SampledToken(STOP, -0.5))) == []
     assert transcript.finish() == []
-
-
-@pytest.mark.parametrize("name", ["hermes", "json", "mistral", "llama3"])
-def test_logprobs_of_calls_are_not_those_of_later_text(name):
-    row = find_syntax(name)
-    text = f"{row.opening}{row.header('f')}{{}}{row.end}{row.closing}"
-    _, events = transcribe(text, name=name, logprobs=True)
-    assert calls_of(events) == [("f", "{}")]
 
 
 def test_thoughts_are_no_text():
@@ -160,13 +135,10 @@ def test_tagged_parameters_are_read_by_their_types():
 @pytest.mark.parametrize("arguments", ["{}", '{"a": "é }"}'])
 def test_arguments_are_json_in_every_syntax(name, arguments):
     row, values = find_syntax(name), json.loads(arguments)
-    spelled = arguments if row.tags is None else tagged(values, row)
-    calls = (row.separator or "").join(
-        [row.header("f") + spelled + row.end] * (2 if row.separator is not None else 1)
-    )
-    begin = "" if row.messages else row.opening
-    _, events = transcribe(begin + calls + row.closing, name=name)
-    assert [[name, json.loads(text)] for name, text in calls_of(events)][:1] == [["f", values]]
+    call = ("f", arguments if row.tags is None else tagged(values, row))
+    num_calls = 1 if row.separator is None else 2
+    _, events = transcribe(spell_calls(row, *[call] * num_calls), name=name)
+    assert [(name, json.loads(text)) for name, text in calls_of(events)] == [("f", values)] * num_calls
     assert text_of(events) == ""
 
 
@@ -175,57 +147,34 @@ def logprobs_of(events):
     return [(e.text, [p.token for p in e.logprobs]) for e in events if isinstance(e, TextDelta)]
 
 
-def test_text_held_back_for_a_stop_string_has_no_logprobs_of_a_header():
-    _, events = transcribe(f"say EN{CALL}", name="hermes", stop=["END"], logprobs=True)
-    assert "".join(text for text, _ in logprobs_of(events)) == "say EN"
-    assert "".join(token for _, tokens in logprobs_of(events) for token in tokens) == "say EN"
-
-
 @pytest.mark.parametrize("name", SYNTAXES)
 def test_after_a_call_nothing_is_text(name):
     """What closes the calls, such as the bracket around them, settles no text: no empty delta follows."""
     row = find_syntax(name)
-    begin = "" if row.messages else row.opening
-    spelled = tagged({}, row) if row.tags else "{}"
-    _, events = transcribe(
-        f"{begin}{row.header('f')}{spelled}{row.end}{row.closing}", name=name, logprobs=True
-    )
-    assert len(calls_of(events)) == 1
+    call = ("f", tagged({}, row) if row.tags else "{}")
+    _, events = transcribe(spell_calls(row, call), name=name, logprobs=True)
+    assert calls_of(events) == [("f", "{}")]
     assert logprobs_of(events) == []
 
 
-def test_text_after_a_thought_has_its_own_logprobs_only():
-    text = "<|channel|>analysis<|message|>END?<|end|><|start|>assistant<|channel|>final<|message|>Yes"
-    _, events = transcribe(text, name="harmony", stop=["END"], logprobs=True)
-    assert [token for _, tokens in logprobs_of(events) for token in tokens] == ["Y", "e", "s"]
-
-
 def test_the_token_that_ends_a_thought_is_not_of_the_text_after_it():
-    markers = {"<think>": 256, "</think>": 257}
-    vocabulary = Vocabulary.from_tokens(
-        [*map(bytes, zip(range(256))), b"", b"", b""], markers=markers, stop_ids=(258,)
-    )
-    tool = Tool("f", "", {"type": "object"})
-    grammar = compile_toolset([tool], tokenizer=vocabulary, syntax="hermes+think", tool_choice="auto")
-    matcher = grammar.matcher()
-    transcript = Transcript(0, TokenBytes(vocabulary), syntax=grammar.syntax, stop=())
-    events = []
-    for token_id in (256, *b"So", 257, *b"\n\n<to", *b" hi <"):
-        assert matcher.accept(token_id)
-        events += transcript.feed(written(token_id, -1.0, matcher))
-    events += transcript.finish(matcher.pending_parts())
+    vocabulary = with_tokens(markers=("<think>", "</think>"))
+    grammar = grammar_of("hermes+think", vocabulary=vocabulary)
+    _, events = transcribe("<think>So</think>\n\n<to hi <", grammar=grammar, logprobs=True)
     assert "".join(text for text, _ in logprobs_of(events)) == "<to hi <"
     assert "".join(token for _, tokens in logprobs_of(events) for token in tokens) == "<to hi <"
 
 
+@pytest.mark.parametrize("vocabulary", [VOCABULARY, BYTES], ids=["markers", "bytes alone"])
+@example(["say EN", CALL])
+@example(["<<"])
+@example(["<", CALL])
 @given(st.lists(st.sampled_from(["<", "tool", "<tool_call>", "END", "EN", " a", "é", CALL]), max_size=6))
-def test_the_logprobs_of_text_spell_it_where_calls_are_possible(pieces):
-    """No stop string is found here, but its beginning is held back."""
+def test_the_logprobs_of_text_spell_it_where_calls_are_possible(vocabulary, pieces):
+    """No stop string is found here, but its beginning is held back. Markers and headers of calls are no text."""
     text = "".join(pieces)
-    matcher = grammar_of("hermes").matcher()
-    allowed = all(map(matcher.accept, ids(text)))
-    if not allowed:
-        return
-    _, events = transcribe(text, name="hermes", stop=["ENX"], logprobs=True)
+    grammar = grammar_of("hermes", vocabulary=vocabulary)
+    assume(admits_beginning(grammar, text))
+    _, events = transcribe(text, grammar=grammar, stop=["ENX"], logprobs=True)
     spelled = b"".join(p.token_bytes for e in events if isinstance(e, TextDelta) for p in e.logprobs)
     assert spelled.decode() == text_of(events)

@@ -53,7 +53,7 @@ def test_tokens_as_probable_as_the_last_one_are_kept(sampling):
 
 @pytest.mark.parametrize("other", [None, 1, 21, 1000, 10**6])
 def test_a_row_keeps_the_same_tokens_beside_any_other(other):
-    """Half of such rows kept other tokens beside another `top_k`: bfloat16 has few values, so many are equal."""
+    """Bfloat16 has few values, so many tokens are as probable as the last one that is kept."""
     generator = torch.Generator().manual_seed(0)
     logits = (torch.randn(20, 32_000, generator=generator) * 3).bfloat16().float()
     alone = logits.softmax(1)

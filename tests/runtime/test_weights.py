@@ -6,6 +6,7 @@ import pytest
 import torch
 import toy_model
 from scripted import Spells
+from sequences import finish, make_sequence
 
 from compiler import compile_schema
 from runtime.request import Sampling
@@ -15,7 +16,7 @@ SAMPLINGS = [{}, {"temperature": 0.5}, {"top_k": 2}, {"temperature": 2.0, "top_k
 
 
 @pytest.fixture
-def weighed(make_sequence, finish):
+def weighed():
     """A finished output of the toy model, with its weight."""
 
     def make(seed, *, jumps=True, **options):
@@ -29,18 +30,13 @@ def weighed(make_sequence, finish):
     return make
 
 
-def text_of(sequence):
-    assert sequence.output_ids[-1] == toy_model.STOP
-    return bytes(sequence.output_ids[1:-2]).decode()
-
-
 @pytest.mark.parametrize("jumps", [True, False])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_the_weight_is_the_product_of_the_allowed_masses(weighed, sampling, jumps):
     seen = set()
     for seed in range(40):
         sequence = weighed(seed, jumps=jumps, **sampling)
-        text = text_of(sequence)
+        text = toy_model.text_of(sequence.output_ids)
         masses = [max(mass, MIN_MASS) for mass in toy_model.allowed_masses(text, **sampling)]
         assert sequence.weight.log_product == pytest.approx(sum(map(math.log, masses)), abs=1e-4)
         assert sequence.stats.log_weight == sequence.weight.log_product
@@ -61,7 +57,7 @@ def test_forced_tokens_are_written_without_being_drawn(weighed):
     "penalty", [{"frequency_penalty": 0.5}, {"presence_penalty": 1.5}, {"repetition_penalty": 1.3}]
 )
 def test_each_forced_token_has_the_penalties_of_those_before_it(weighed, penalty):
-    """With a penalty, no token was forced, so a model with one of its own got plain masks by default."""
+    """Else no token could be forced under a penalty, and models that come with one would get plain masks."""
     plain = weighed(3)
     jumped, drawn = weighed(3, **penalty), weighed(3, **penalty, jumps=False)
     assert jumped.output_ids == drawn.output_ids
@@ -70,7 +66,7 @@ def test_each_forced_token_has_the_penalties_of_those_before_it(weighed, penalty
     assert jumped.stats.num_forced_tokens == plain.stats.num_forced_tokens > 0
 
 
-def test_a_weighed_output_of_a_real_model_is_what_it_is_without(make_engine, make_sequence, finish):
+def test_a_weighed_output_of_a_real_model_is_what_it_is_without(make_engine):
     matchers = [toy_model.GRAMMAR.matcher() for _ in range(2)]
     plain = make_sequence("x", 5, temperature=1.0, matcher=matchers[0])
     weighed = make_sequence("x", 5, temperature=1.0, matcher=matchers[1], weight=Weight(1))
@@ -79,7 +75,7 @@ def test_a_weighed_output_of_a_real_model_is_what_it_is_without(make_engine, mak
     assert -math.inf < weighed.weight.log_product < 0
 
 
-def test_a_weight_survives_preemption(make_engine, make_sequence, finish):
+def test_a_weight_survives_preemption(make_engine):
     texts = [f'{{"number": {i}, "text": "{"x" * 20}"}}' for i in range(4)]
 
     def weights(engine):
@@ -95,7 +91,7 @@ def test_a_weight_survives_preemption(make_engine, make_sequence, finish):
     assert tight.scheduler.num_preempted > 0
 
 
-def test_forced_tokens_that_another_sequence_has_computed_are_weighed(make_sequence, finish):
+def test_forced_tokens_that_another_sequence_has_computed_are_weighed():
     grammar = compile_schema({"enum": [f"{'x' * 9}{end}" for end in "ab"]})
     engine = toy_model.toy_engine()  # its pages are shorter than the forced text
     engine.runner.run = lambda batch: torch.zeros(len(batch.rows), engine.runner.num_columns)

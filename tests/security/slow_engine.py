@@ -1,45 +1,33 @@
 """An engine on a clock that tests move, and matchers that take as long as a test says."""
 
-import torch
+from dictation import Indifferent
+from vocabularies import BYTES
 
 from compiler.cache_entry import CacheEntry
 from compiler.prepared_vocabulary import prepare
 from compiler.response_format import ResponseFormat
-from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.errors import GrammarTooSlow
 from runtime.request import Sampling
 from runtime.scheduling.sequence import Sequence
 from runtime.settings import EngineSettings
 
-VOCABULARY = prepare(Vocabulary.of_bytes())
+VOCABULARY = prepare(BYTES)
 GRAMMAR = CacheEntry.of_format(ResponseFormat("pattern", "[a-z]{400}"), VOCABULARY).compiled_format
 
 
-class Runner:
-    """Logits that depend on nothing; each step takes 10 ms."""
-
-    is_async = False
-    num_columns = 257
+class TimedRunner(Indifferent):
+    """Each step takes 10 ms."""
 
     def __init__(self, settings, clocks):
-        self.cache = type(
-            "Cache",
-            (),
-            {
-                "num_pages": settings.num_pages,
-                "page_size": 4,
-                "clear": lambda *_: None,
-                "copy": lambda *_: None,
-            },
-        )
+        super().__init__(BYTES.width, num_pages=settings.num_pages, page_size=settings.page_size)
         self.clocks = clocks
         self.batches = []
 
     def run(self, batch):
         self.clocks.seconds += 0.01
         self.batches.append([chunk.sequence.client_id for chunk in batch.chunks])
-        return torch.zeros(len(batch.rows), self.num_columns)
+        return super().run(batch)
 
 
 class Clocks:
@@ -74,7 +62,7 @@ class Machine:
         settings = EngineSettings(
             page_size=4, num_pages=4096, max_sequences=max_sequences, max_batch_tokens=64
         )
-        self.runner = Runner(settings, self.clocks)
+        self.runner = TimedRunner(settings, self.clocks)
         self.engine = Engine(self.runner, VOCABULARY, settings, context_length=4000)
         slow = self.engine.scheduler.slow
         slow._clock = slow._processor_clock = self.clocks

@@ -142,7 +142,7 @@ def test_time_stands_for_memory_where_the_system_does_not_tell(prepared, process
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much a process has grown")
 def test_an_ambiguous_answer_ends_before_it_holds_much(prepared, monkeypatch):
-    """Sixteen such parts held 780 MB after 1,600 letters, and 198 MB after 800."""
+    """Unbounded, sixteen such parts hold 780 MB after 1,600 letters."""
     monkeypatch.setattr(held_memory, "MAX_GROWN_BYTES", 40_000_000)
     grammar = compiled(prepared, "root ::= " + "x? " * 16 + '\nx ::= [ab]* "a"')
     assert 100 < accept(grammar.matcher(), 1_600) < 1_000
@@ -159,7 +159,7 @@ def test_a_sequence_whose_text_holds_too_much_fails_and_no_other(prepared, proce
 
 
 def test_no_text_is_forced_where_a_client_wrote_the_rules(prepared):
-    """A walk along 1,500 forced letters took 8 s and 1.2 GB, where a hundred alternatives had them."""
+    """A walk along 1,500 forced letters would take 8 s and 1.2 GB, where a hundred alternatives have them."""
     assert compiled(prepared, 'root ::= "abc"').matcher().forced_text() == b""
 
 
@@ -202,7 +202,7 @@ class Forked(SlowMatcher):
 
 
 def test_slow_particles_go_on_beside_those_that_wait_for_them():
-    """Held particles took the places of a step, in which they compute nothing, and so none went on."""
+    """Held particles take no places of a step, in which they would compute nothing."""
     machine = ParticleMachine(max_sequences=32)
     population, victim = machine.add_particles("attacker", 16, 0.012), machine.add("victim", 0.02, 60)
     for _ in range(3_000):
@@ -224,7 +224,7 @@ def test_a_copy_that_would_take_too_long_ends_its_population():
 
 
 def test_a_text_that_takes_too_long_before_the_first_token_ends_its_own_sequence():
-    """It was an internal error: a draft's matcher fills a mask to advance."""
+    """Also that of a draft, whose matcher fills a mask to advance."""
     machine = Machine()
     with patch.object(TokenWriter, "write_forced", side_effect=MatchingTooSlow(0.5)):
         sequence = machine.add("attacker")
@@ -238,7 +238,7 @@ AMBIGUOUS_BYTES = 'root ::= x root | x\nx ::= [a-z]+ "!"'
 
 @pytest.mark.parametrize(("piece", "is_too_slow"), [(b"abcdefgh", False), (b"a!b!c!d!e!f!g!", True)])
 def test_a_piece_of_a_text_has_a_time_however_many_derivations_fit(monkeypatch, piece, is_too_slow):
-    """A token of 128 blanks in a grammar of 60 kB took a second or two, and nothing stopped it."""
+    """Else a token of 128 blanks in a grammar of 60 kB would take a second or two."""
     state = initial_state(Network(ebnf_grammar(AMBIGUOUS_BYTES)))
     monkeypatch.setattr(parser_state, "thread_time", partial(next, count(0.0, parser_state.MAX_PIECE_S / 2)))
     if is_too_slow:

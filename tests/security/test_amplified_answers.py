@@ -56,7 +56,6 @@ LONG = "k" * 30_000
     ],
 )
 async def test_a_refusal_does_not_repeat_a_long_text_of_its_schema(client, parameters):
-    """Four tools of 3.6 MB were refused by 16 MB."""
     tools = {"tools": [{"name": "t", "inputSchema": {"type": "object", **parameters}}]}
     refused = await client.post("/v1/toolsets/x/check", json=tools)
     assert refused.status_code == 422

@@ -31,7 +31,7 @@ def ranges(count):
 
 @pytest.mark.parametrize("function", [byte_sequences, _write_class, as_json], ids=lambda f: f.__name__)
 def test_only_small_sets_of_characters_are_kept_for_the_whole_process(function):
-    """Sixty grammars with 30,000 characters each left a gigabyte when they were gone."""
+    """Else sixty grammars with 30,000 characters each would leave a gigabyte behind."""
     small, large = ranges(MAX_RANGES), ranges(MAX_RANGES + 1)
     assert function(small) is function(small)
     assert function(large) is not function(large)
@@ -43,7 +43,7 @@ def letters(rng, count):
 
 
 def test_the_sets_of_an_ambiguous_grammar_are_forgotten(monkeypatch):
-    """They grew by 3 kB with each token of each output, and nobody counted them."""
+    """They grow by 3 kB with each token of each output, and nobody counts them."""
     monkeypatch.setattr(network, "MAX_KEPT", 2_000)
     rng, parsed = random.Random(1), Network(ebnf_grammar(AMBIGUOUS))
     state, most = initial_state(parsed), 0
@@ -55,7 +55,7 @@ def test_the_sets_of_an_ambiguous_grammar_are_forgotten(monkeypatch):
 
 
 def test_the_sets_of_all_grammars_are_forgotten_if_they_are_many_together(monkeypatch):
-    """Each could keep 20 MB, also when nobody used it any more, and a cache has thousands."""
+    """Each may keep 20 MB, also when nobody uses it any more, and a cache has thousands."""
     monkeypatch.setattr(kept_sets, "MAX_KEPT_TOGETHER", 5_000)
     prepared, rng = prepare(Vocabulary.of_bytes()), random.Random(1)
     grammars = [ResponseFormat("grammar", f"{AMBIGUOUS} [a-{last}]") for last in "mnopqrst"]
@@ -113,7 +113,7 @@ def test_the_byte_sequences_of_a_large_class_are_found_once_for_a_grammar(monkey
 
 
 async def test_a_response_format_that_is_too_long_is_refused_before_it_is_written_as_json(monkeypatch):
-    """2.3 MB of keys stopped the event loop for half a second, also if they were refused for their size."""
+    """Writing 2.3 MB of keys would stop the event loop for half a second."""
     cache = GrammarCache(None, secret=b"0123456789abcdef")
     monkeypatch.setattr(CompileJob, "key", lambda *_: pytest.fail("it was written as JSON"))
     constant = {f"key {number}": number for number in range(80_000)}

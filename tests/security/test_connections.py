@@ -144,7 +144,7 @@ def test_a_body_that_nobody_reads_is_cut_off(gateway, monkeypatch):
 
 
 def test_a_connection_is_not_kept_for_good_because_a_body_came_after_its_answer(gateway):
-    """Such connections had no limit, so that strangers could keep all of them."""
+    """Else strangers could keep all connections."""
     with (
         gateway(api_key="a-key-of-many", idle_seconds=1) as (client, server),
         connection_to(client) as connection,

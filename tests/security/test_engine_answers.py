@@ -70,7 +70,7 @@ async def test_metrics_of_a_hostile_engine_are_read_in_linear_time():
     ],
 )
 async def test_metrics_are_read_as_bytes(content, number, monkeypatch):
-    """Of 16 MB all was decoded and each line was tried, in a quarter of a second, 50 times a canary."""
+    """To decode 16 MB and try each line would take a quarter of a second, 50 times a canary."""
     monkeypatch.setattr(httpx.Response, "text", None)
     assert await answering(content).num_running() == number
 
@@ -97,7 +97,7 @@ async def test_an_event_that_is_nested_without_end_is_the_engines_fault():
 
 @pytest.mark.parametrize("status", [400, 500])
 async def test_an_error_that_is_nested_without_end_is_the_engines_fault(status):
-    """It ended the watch of the engine, or the request, with an error of ours."""
+    """It is no error of ours that ends the watch of the engine, or the request."""
 
     async def nested():
         yield b"[" * 100_000
@@ -109,7 +109,7 @@ async def test_an_error_that_is_nested_without_end_is_the_engines_fault(status):
 
 
 def test_what_an_engine_says_is_kept_and_logged_only_in_part():
-    """Its message, or the names of its models, of 15 MB were kept, and logged at each check."""
+    """Its message or the names of its models may have 15 MB, at each check."""
     assert len(EngineBroke("engine", "broke off: " + "x" * 10**6).reason) == MAX_REASON
     assert len(str(EngineBroke("engine", "broke off: " + "x" * 10**6))) < MAX_REASON + 30
     with pytest.raises(EngineBroke, match=r"it serves 'm0', .* and 999976 more$"):
@@ -138,7 +138,7 @@ def test_only_the_beginning_of_an_engines_error_is_written(nest):
     ids=["error", "values"],
 )
 async def test_answers_about_an_engine_are_measured_too(status, content, said):
-    """An error of 16 MB of small numbers stopped the event loop for 22 s, at each check of the engine."""
+    """Else 16 MB of small numbers would stop the event loop for 22 s, at each check of the engine."""
 
     async def sent():
         yield content
@@ -150,13 +150,13 @@ async def test_answers_about_an_engine_are_measured_too(status, content, said):
 
 
 async def test_a_context_that_cannot_be_is_unknown():
-    """The smallest of all replicas holds: with -5, all prompts of the model were refused."""
+    """The smallest of all replicas holds: with -5, all prompts of the model would be refused."""
     client = answering(b'{"data":[{"id":"a","max_model_len":-5},{"id":"b","max_model_len":9}]}')
     assert await client.models() == [ServedModel("a", None), ServedModel("b", 9)]
 
 
 async def test_a_token_has_a_bounded_number_of_alternatives():
-    """Reading 100,000 that nobody asked for took a tenth of a second of the event loop, at each token."""
+    """Reading 100,000 that nobody asked for would take a tenth of a second of the event loop, at each token."""
     top = ",".join(f'"token_id:{number}":-1' for number in range(65)).encode()
     logprobs = b'"logprobs": {"token_logprobs": [-1], "top_logprobs": [{' + top + b"}]}"
     with pytest.raises(EngineBroke, match="length <= 64"):
@@ -190,7 +190,7 @@ async def test_tokens_before_an_event_that_fails_are_not_lost(last):
 
 
 async def test_empty_lines_leave_turns_to_others(monkeypatch):
-    """A line without data cost nothing: a flood of them held the event loop for a tenth of a second."""
+    """A line without data costs something, too: else a flood of them would hold the event loop."""
     turns = []
 
     async def note(seconds):
@@ -203,7 +203,7 @@ async def test_empty_lines_leave_turns_to_others(monkeypatch):
 
 
 async def test_small_pieces_leave_turns_to_others(monkeypatch):
-    """Lines were counted anew for each piece that came, and no piece had enough of them."""
+    """Lines are counted over all pieces, as no piece may have enough of them."""
     turns = []
 
     async def note(seconds):
@@ -217,7 +217,7 @@ async def test_small_pieces_leave_turns_to_others(monkeypatch):
 
 
 async def test_an_answer_in_tiny_chunks_is_refused():
-    """Each byte took as long to parse as an event: an engine that dripped had the gateway to itself, for good."""
+    """Each chunk takes as long to parse as an event: an engine that drips would have the gateway to itself."""
     with pytest.raises(EngineBroke, match="chunks of less than 16 bytes"):
         await tokens_of(answering(*[b":"] * 2_000))
     with pytest.raises(EngineBroke, match="chunks of less than 16 bytes"):
@@ -225,7 +225,7 @@ async def test_an_answer_in_tiny_chunks_is_refused():
 
 
 async def test_cookies_of_engines_are_not_sent_back():
-    """They were kept for ever, went with the requests of all clients, and odd ones broke each of them."""
+    """Else they would go with the requests of all clients, and odd ones break each of them."""
     sent = []
 
     async def nothing():
@@ -243,7 +243,7 @@ async def test_cookies_of_engines_are_not_sent_back():
 
 
 async def test_a_probe_whose_answer_drips_ends():
-    """Each byte came in time, so that the check of the engine did not end, nor any check after it."""
+    """Although each byte comes in time."""
 
     async def dripping():
         for _ in range(1_000):
@@ -259,7 +259,7 @@ async def test_a_probe_whose_answer_drips_ends():
 
 
 async def test_an_engine_that_sends_endless_events_without_tokens_has_stalled(text):
-    """Each event counted as progress, so that a request held its engine and its client's place for ever."""
+    """Events alone are no progress: else a request would hold its engine and its client's place for ever."""
 
     class Babbling(StandIn):
         async def paced(self, tokens, leaving, send):
@@ -282,7 +282,7 @@ async def test_an_engine_that_sends_endless_events_without_tokens_has_stalled(te
 async def test_a_flood_of_events_without_tokens_ends_its_request_and_leaves_turns_to_others(
     text, monkeypatch
 ):
-    """They were read without a turn for others, a read of 64 kB at a time, until the engine had stalled."""
+    """Else they would be read without a turn for others, until the engine has stalled."""
     monkeypatch.setattr(engine_answer, "_MAX_EMPTY", 50)
 
     class Flooding(StandIn):
@@ -325,7 +325,7 @@ class Sent:
     ids=["many values", "slow numbers", "deep"],
 )
 async def test_an_event_that_takes_long_to_decode_is_refused(content):
-    """One of 16 MB of small numbers stopped the event loop for 22 s."""
+    """One of 16 MB of small numbers would stop the event loop for 22 s."""
     with pytest.raises(TooManyValues):
         async for _ in event_data(Sent(b"data: " + content + b"\n"), EventLimits.of(REQUEST)):
             pass
@@ -342,7 +342,7 @@ async def test_the_first_event_of_a_long_prompt_is_read():
 
 
 async def test_an_engine_that_takes_no_requests_does_not_bound_prompts(text):
-    """One that named a context of one token, and never passed the canary, had all prompts of its model refused."""
+    """Else one that names a context of one token would have all prompts of its model refused."""
     async with remote_over(text, StandIn(text), settings=SETTINGS) as remote:
         [replica] = remote.runtime._replicas
         replica.model = ServedModel("m", 1)
@@ -352,7 +352,7 @@ async def test_an_engine_that_takes_no_requests_does_not_bound_prompts(text):
 
 
 def test_cached_tokens_that_cannot_be_are_not_counted():
-    """An engine that told of -5,000,000 made the usage of its answers wrong, and counters fall."""
+    """With -5,000,000, the usage of an answer would be wrong, and counters would fall."""
     output, delivery = SimpleNamespace(prompt_ids=[1, 2, 3], num_requests=1), ChoiceDelivery(None)
     noted = []
     for told in (-5_000_000, 2, 9):
@@ -362,7 +362,7 @@ def test_cached_tokens_that_cannot_be_are_not_counted():
 
 
 def test_alternatives_that_are_no_tokens_of_ours_are_left_out(text):
-    """Logits may be wider than a vocabulary; such an alternative ended the answer with an error."""
+    """Logits may be wider than a vocabulary; such an alternative does not end the answer with an error."""
     transcript = Transcript(0, TokenBytes(text.vocabulary), syntax=None, stop=())
     token_id = text.vocabulary.tokens.index(b"a")
     width = text.vocabulary.width
@@ -372,7 +372,7 @@ def test_alternatives_that_are_no_tokens_of_ours_are_left_out(text):
 
 
 def test_tokens_without_bytes_are_not_held_back(text):
-    """They were held without end, 4 GB in a minute, as they added nothing to what an engine may have begun."""
+    """They add nothing to what an engine may have begun; held back, they would take 4 GB in a minute."""
     watch = PluginWatch(TokenBytes(text.vocabulary))
     begun = SampledToken(text.tokenizer(PLUGIN_MISSING)["input_ids"][0])
     stop = SampledToken(text.vocabulary.stop_ids[0])

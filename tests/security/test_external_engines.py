@@ -83,7 +83,7 @@ async def test_an_engine_that_cannot_be_reached_gets_no_more_requests():
 
 
 async def test_an_engine_under_suspicion_is_checked_soon_and_keeps_the_age_of_its_last_canary(monkeypatch):
-    """The age was missing until the next canary, so alerts on it were blind just then."""
+    """Without the age, alerts on it would be blind just then."""
     replica = Replica(VllmClient(EngineAddress("http://engine")), WatchSettings(probe_s=0))
     num_checks = 0
 
@@ -109,7 +109,7 @@ async def test_an_engine_under_suspicion_is_checked_soon_and_keeps_the_age_of_it
 
 
 async def test_only_the_time_that_a_request_waits_for_its_engine_counts_as_a_stall():
-    """Waiting for our own verifying threads did, too: tenants with slow grammars took engines from all."""
+    """Not waiting for our own verifying threads: else tenants with slow grammars would take engines from all."""
     replica = Replica(VllmClient(EngineAddress("http://engine")), WatchSettings(stall_s=0.2))
     async with replica.request() as stall_clock:
         for _ in range(3):
@@ -223,7 +223,7 @@ async def test_of_tokens_that_come_together_one_slow_one_is_verified_on_the_even
 
 
 async def test_no_long_search_for_a_completion_is_made_on_the_event_loop(monkeypatch):
-    """Each token near the end of a budget was searched for on the loop, which stood still for 16 s of an answer."""
+    """Else the loop would search near the end of a budget for each token, 16 s in an answer."""
     pairs = {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"type": "string"}}
     compiled = compile_schema({"type": "array", "minItems": 20, "items": pairs})
     written = json.dumps([["x" * 10, "y", "z"]] * 20, separators=(",", ":")).encode()
@@ -249,7 +249,7 @@ async def test_no_long_search_for_a_completion_is_made_on_the_event_loop(monkeyp
 
 
 async def test_the_messages_of_a_request_are_hashed_once_and_in_a_thread(text, monkeypatch):
-    """They choose a replica, and may be megabytes: each of 128 choices hashed them on the event loop."""
+    """They choose a replica, and may be megabytes, for each of 128 choices."""
     hashed_in = []
     monkeypatch.setattr(
         "runtime.engines.remote.conversation_head",
@@ -262,7 +262,7 @@ async def test_the_messages_of_a_request_are_hashed_once_and_in_a_thread(text, m
 
 
 async def test_a_part_of_grammars_is_looked_for_once_whatever_tools_a_request_allows():
-    """Looking reads all of a part; a request of 200 bytes that allows others of 2,000 tools read 32 MB."""
+    """Looking reads all of a part: else a request of 200 bytes that allows others of 2,000 tools would read 32 MB."""
     asked = []
 
     class Grammars:

@@ -83,7 +83,7 @@ def test_every_task_is_done_and_tells_its_error(threads):
 
 
 def test_other_threads_run_while_a_text_is_tokenized(tmp_path):
-    """The tokenizer's `encode` holds the interpreter's lock: 400 kB stopped everything for 0.7 s."""
+    """The tokenizer's `encode` holds the interpreter's lock: 400 kB at once would stop everything for 0.7 s."""
     folder = ensure_random_model(tmp_path, RandomModelSettings(hidden_size=64, num_layers=2))
     text = load_tokenizer(folder, model_id="tiny")
     renderer = PromptRenderer(text, 10**9, max_per_client=1, num_sequences=lambda _: 0)

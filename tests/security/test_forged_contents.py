@@ -53,7 +53,7 @@ def unpacked(monkeypatch):
 
 
 async def test_a_small_entry_that_unpacks_to_very_much_is_not_decoded(store, unpacked):
-    """6 kB became 64 MB, and decoding them stopped the event loop for 5 to 7 s."""
+    """6 kB become 64 MB, and decoding them would stop the event loop for 5 to 7 s."""
     await forge(store, PAY.digest, b"[" + b"[]," * (60 * 2**20 // 3) + b"0]")
     with pytest.raises(DamagedEntry, match="it is larger than 20971520 bytes"):
         await Catalog(store).get("t")
@@ -98,7 +98,7 @@ ODD = {
 
 @pytest.mark.parametrize("toolset", ODD.values(), ids=ODD)
 async def test_a_content_of_odd_types_is_damaged(store, toolset):
-    """Its digest is right. It was served, and requests that named it were answered with 500."""
+    """Although its digest is right."""
     await forge(store, toolset.digest, encode_toolset(toolset))
     with pytest.raises(DamagedEntry, match="it is not a toolset"):
         await Catalog(store).get("t")

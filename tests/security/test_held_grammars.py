@@ -34,7 +34,7 @@ async def grammars(held):
 
 
 async def test_a_client_holds_so_much_and_others_as_much(grammars, held):
-    """128 answers that waited, each with a grammar of its own, held as many grammars, of 128 MB at most."""
+    """Else 128 answers that wait, each with a grammar of its own, would hold as many grammars, of 128 MB at most."""
     found = await grammars.find_format(choice(0), prepared=VOCABULARY, client_id="attacker")
     with pytest.raises(TooManyGrammars, match="take 1; try again"):
         await grammars.find_format(choice(1), prepared=VOCABULARY, client_id="attacker")
@@ -84,7 +84,7 @@ class Holder:
 
 
 def test_what_was_added_is_subtracted_although_the_size_has_changed(held):
-    """A part that grew while it was held left less than nothing behind, and others passed for holders."""
+    """Else a part that grows while it is held would leave less than nothing behind, and others pass for holders."""
     holders = [Holder(), Holder()]
     held.hold("a", {"grammar": 10}, holders[0])
     held.hold("a", {"grammar": 25}, holders[1])

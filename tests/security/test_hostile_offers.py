@@ -47,7 +47,7 @@ def offer(tools, **options):
     ids=["mcp", "openai", "responses", "custom"],
 )
 async def test_refused_tools_of_any_shape_are_left_out(client, bad):
-    """Those in OpenAI's shapes stayed, so they were read again and again without end, in growing memory."""
+    """Else they would be read again and again without end, in growing memory."""
     asked = client.post("/v1/toolsets/x/import", json=offer([bad, GOOD], skip_refused=True))
     answer = (await asyncio.wait_for(asked, 60)).json()
     assert (answer["toolset"]["num_tools"], answer["refused"][0]["tool"]) == (1, "bad")
@@ -60,7 +60,7 @@ def test_a_tool_at_fault_is_known_by_its_place_or_its_name():
 
 
 async def test_an_offer_with_ever_more_faults_is_read_a_few_times_only(client, monkeypatch):
-    """Reading stops at 200 faults, so 2,000 tools with 20 faults each were read 200 times."""
+    """Reading stops at 200 faults, so 2,000 tools with 20 faults each could be read 200 times."""
     readings = []
     read = tool_imports.Registry.checked
 
@@ -78,7 +78,7 @@ async def test_an_offer_with_ever_more_faults_is_read_a_few_times_only(client, m
 
 
 def test_a_toolset_has_a_bounded_number_of_sources():
-    """With 2,000 of them, accepting all tools stopped the event loop for seconds, at each try."""
+    """With 2,000 of them, accepting all tools would stop the event loop for seconds, at each try."""
 
     def of_sources(number):
         tool = Tool("t", "", {"type": "object"})
@@ -112,7 +112,7 @@ async def test_offers_are_compared_and_accepted_in_threads(client, monkeypatch):
 
 
 async def test_what_is_registered_is_measured_before_a_request_needs_it():
-    """16 MB took a quarter of a second of the event loop, each time that they had left the cache."""
+    """16 MB take a quarter of a second of the event loop, each time that they have left the cache."""
     async with opened("sqlite://:memory:") as store:
         written = await Catalog(store).put(Toolset("x", (Tool("t", "", {"type": "object"}),)))
         read = await Catalog(store).get("x")
@@ -121,7 +121,7 @@ async def test_what_is_registered_is_measured_before_a_request_needs_it():
 
 
 async def test_an_answer_that_is_too_large_ends_its_process_at_once(monkeypatch):
-    """It waited for somebody to read the rest, for good, and so did the import, in one of four places."""
+    """It does not wait for somebody to read the rest, in one of four places for imports."""
     monkeypatch.setattr(source_process, "WALL_S", 60.0)
     schema = {"type": "object", "description": "x" * 2_000_000}
     paths = {"/a": {"get": {"operationId": "a", "description": "y" * 20_000, "responses": {}}}}

@@ -83,7 +83,7 @@ def test_json_for_people_holds_nothing_that_cannot_be_seen():
 
 
 def test_two_long_tools_are_shown_whole_and_not_compared_for_hours(console):
-    """Comparing 4,000 such lines took seconds of processor time; 40,000 would take hours."""
+    """Comparing 4,000 such lines takes seconds of processor time; 40,000 would take hours."""
 
     def tool(step):
         kinds = [{"const": f"kind {(i * step) % 101}"} for i in range(7_000)]

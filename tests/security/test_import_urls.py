@@ -152,7 +152,7 @@ def test_a_name_that_leads_inside_is_refused_without_telling_where(names):
 
 
 def test_strangers_do_not_learn_which_names_the_gateways_network_has(names):
-    """Both were refused for different reasons, so names such as redis.internal could be tried."""
+    """Refused for different reasons, names such as redis.internal could be tried."""
     names["inside.example"], names["nowhere.example"] = [["10.20.30.40"]], [[]]
     told = set()
     for name in ("inside.example", "nowhere.example", "a..b"):
@@ -213,7 +213,7 @@ def test_all_answers_together_are_bounded(monkeypatch):
 
 
 def test_an_error_that_a_server_writes_is_told_in_short():
-    """Its whole text became part of an answer, up to the 16 MB that a toolset may have."""
+    """Its whole text may have the 16 MB that a toolset may have."""
     error = UnreadableSource("https://a.example/mcp", "x" * 100_000)
     assert len(error.reason) == 1000
     assert len(str(error)) < 1500
@@ -331,7 +331,6 @@ def test_commands_have_their_credentials_from_the_environment():
 @pytest.mark.parametrize("url", ["http://xn--/a", "https://a.xn--80/", "http://xn--a-/"])
 @pytest.mark.parametrize("kind", ["openapi", "mcp"])
 async def test_a_host_that_stands_for_no_name_is_refused(client, url, kind):
-    """It answered 500."""
     answer = await client.post("/v1/toolsets/x/import", json={kind: {"url": url}})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:callgate:unreadable-source")
     assert "xn--" in answer.json()["detail"]

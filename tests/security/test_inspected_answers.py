@@ -29,7 +29,7 @@ SCRIPT = [
 
 
 async def test_the_schema_of_a_token_is_found_off_the_event_loop(settings, monkeypatch):
-    """Tools of a megabyte are read whole: that of one inspected call stopped the event loop for 0.3 s."""
+    """Tools of a megabyte are read whole: that of one inspected call would stop the event loop for 0.3 s."""
     threads = []
     pointer = PlaceSchema.pointer
 
@@ -51,7 +51,7 @@ async def test_the_schema_of_a_token_is_found_off_the_event_loop(settings, monke
 
 
 def test_the_path_to_a_long_string_is_found_once(monkeypatch):
-    """It was found for each character: 100 kB of forced text 300 levels deep took the engine 6.5 s."""
+    """Found for each character, that to 100 kB of forced text 300 levels deep would take the engine 6.5 s."""
     found = []
     path = JsonPaths._path
     monkeypatch.setattr(JsonPaths, "_path", lambda paths, num: found.append(0) or path(paths, num))

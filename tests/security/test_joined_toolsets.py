@@ -217,7 +217,7 @@ async def test_contents_are_decoded_once_and_one_after_the_other(monkeypatch):
 
 
 async def test_small_contents_wait_for_no_large_ones_and_stay_in_memory():
-    """Who read revisions of 15 MB, one after another, made a toolset of one tool take two seconds."""
+    """Else who reads revisions of 15 MB, one after another, would make a toolset of one tool take two seconds."""
     store = open_store("sqlite://:memory:")
     await Catalog(store).put(Toolset("small", (Tool("small", "", {}),)))
     large = Tool("large", "", {}, extras={"_meta": {"text": "x" * 200_000}})
@@ -233,7 +233,7 @@ async def test_small_contents_wait_for_no_large_ones_and_stay_in_memory():
 
 
 async def test_a_large_content_is_read_from_the_store_when_it_is_its_turn(monkeypatch):
-    """A hundred reads of 12 MB each stood before the read of a small toolset, and in memory."""
+    """Else a hundred reads of 12 MB each would stand before the read of a small toolset, and in memory."""
     store = open_store("sqlite://:memory:")
     decoded = DecodedContents(large=ContentCache(toolsets=LruCache(0)))
     catalog = Catalog(store, decoded=decoded)
@@ -250,7 +250,7 @@ async def test_a_large_content_is_read_from_the_store_when_it_is_its_turn(monkey
 
 
 async def test_tenants_take_turns_at_large_contents():
-    """Who read many revisions of 15 MB made everybody's large toolsets wait for all of them."""
+    """Else who reads many revisions of 15 MB would make everybody's large toolsets wait for all of them."""
     decoded = DecodedContents(large=ContentCache(toolsets=LruCache(0)))
     large = Tool("large", "", {}, extras={"_meta": {"text": "x" * 200_000}})
     catalogs = [Catalog(open_store("sqlite://:memory:"), decoded=decoded) for _ in range(2)]

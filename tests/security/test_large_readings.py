@@ -82,7 +82,7 @@ async def read(client, reading, name):
 
 @pytest.mark.parametrize("reading", READINGS)
 async def test_a_large_reading_takes_a_turn_and_a_small_one_does_not(client, lanes, reading):
-    """Eight clients that read a report of 10 MB made ten tokens of others take 19 times as long as alone."""
+    """Else eight clients that read a report of 10 MB would make ten tokens of others take 19 times as long."""
     await read(client, reading, "small")
     assert not lanes
     answer = await read(client, reading, "large")
@@ -119,7 +119,7 @@ async def test_items_of_stored_responses_are_encoded_in_the_thread_of_their_turn
 
 
 async def test_a_long_page_of_tools_takes_a_turn(client, lanes, encoded_in):
-    """It was made and encoded on the event loop, 1.9 MB at a time."""
+    """Else it would be made and encoded on the event loop, 1.9 MB at a time."""
     tools = [{"name": f"t{number}", "description": "\u0001" * 300, "inputSchema": {}} for number in range(60)]
     assert (await client.put("/v1/toolsets/many", json={"tools": tools})).status_code == 201
     lanes.clear()
@@ -143,7 +143,7 @@ async def test_the_tools_that_differ_at_sources_are_counted_in_a_turn(client, la
 
 
 async def test_an_import_with_many_differences_is_written_in_a_turn(client, lanes, encoded_in):
-    """A dry run without tools names all that would go: 4 MB, encoded on the event loop."""
+    """A dry run without tools names all that would go, which may be 4 MB."""
     tools = [{"name": f"t{number}", "description": "x" * 900, "inputSchema": {}} for number in range(40)]
     source = {"kind": "test", "location": "there", "tools": tools}
     assert (await client.post("/v1/toolsets/many/import", json={"listing": source})).status_code == 201

@@ -34,7 +34,7 @@ def llama_answering(text, *sent):
 async def test_what_a_llama_server_writes_beside_a_token_is_not_spelled_without_limit(
     text, size, monkeypatch
 ):
-    """A megabyte of text beside one token was spelled anew on the event loop, in 7 s and as many tokens."""
+    """A megabyte of text beside one token would take the event loop 7 s, and become as many tokens."""
     spelled = []
     ids = Segmentation.ids
     monkeypatch.setattr(Segmentation, "ids", lambda own, read: spelled.append(len(read)) or ids(own, read))
@@ -47,7 +47,7 @@ async def test_what_a_llama_server_writes_beside_a_token_is_not_spelled_without_
 
 
 async def test_an_event_of_a_llama_server_has_no_more_tokens_than_were_asked_for(text):
-    """65,536 in an event of 133 kB stopped the event loop for a second and took 400 MB."""
+    """65,536 in an event of 133 kB would stop the event loop for a second and take 400 MB."""
     end = {"stop": True, "stop_type": "limit"}
     most = REQUEST.max_tokens
     assert await tokens_of(llama_answering(text, {"tokens": [5] * most} | end)) == [5] * most

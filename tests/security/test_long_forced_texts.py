@@ -5,6 +5,7 @@ import random
 
 import pytest
 from dictation import Indifferent, dictate, engine_of, ids_of, spelled_vocabulary
+from sequences import finish, make_sequence
 
 from compiler import compile_schema
 from compiler.closing.segmentation import Segmentation
@@ -79,8 +80,8 @@ def test_while_one_sequence_is_given_its_text_others_write_on(spelled):
     engine = engine_of(Indifferent(vocabulary.width), vocabulary, jump_forward)
     text = text_of(600, seed=4, words=["tariff", "rate"])
     long = compile_schema({"const": text}, tokenizer=vocabulary)
-    other = Sequence("other", [0], 20, Sampling())
-    forced = Sequence("long", [0], 12_000, Sampling(), matcher=long.matcher(), closer=long.closer())
+    other = make_sequence([0], 20, temperature=1.0)
+    forced = make_sequence([0], 12_000, temperature=1.0, matcher=long.matcher(), closer=long.closer())
     engine.add(forced)
     assert forced.num_output == MAX_FORCED
     engine.add(other)
@@ -91,9 +92,7 @@ def test_while_one_sequence_is_given_its_text_others_write_on(spelled):
         assert all(len(output.tokens) <= MAX_FORCED + 1 for output in outputs)
         num_steps += 1
     assert num_steps < 60
-    while engine.has_work:
-        engine.step()
-        engine.check_integrity()
+    finish(engine)
     assert forced.finish_reason is FinishReason.STOP
     assert b"".join(vocabulary.tokens[i] for i in forced.output_ids).decode() == json.dumps(
         text, ensure_ascii=False
@@ -108,13 +107,10 @@ def test_an_output_is_closed_in_portions(spelled):
         {"type": "object", "properties": required, "required": [*required]}, tokenizer=vocabulary
     )
     closer = grammar.closer()
-    sequence = Sequence("s", [0], closer.minimum() + 3, Sampling(), matcher=grammar.matcher(), closer=closer)
-    engine.add(sequence)
-    sizes = []
-    while engine.has_work:
-        sizes += [len(output.tokens) for output in engine.step()]
-        engine.check_integrity()
-    assert max(sizes) <= MAX_FORCED + 1
+    budget = closer.minimum() + 3
+    sequence = make_sequence([0], budget, temperature=1.0, matcher=grammar.matcher(), closer=closer)
+    outputs = finish(engine, sequence)
+    assert max(len(output.tokens) for output in outputs) <= MAX_FORCED + 1
     assert sequence.closed_by == "budget"
     assert sequence.finish_reason is FinishReason.LENGTH
     assert sequence.num_output <= sequence.max_tokens
@@ -136,9 +132,7 @@ def test_a_text_that_its_tokenizer_does_not_know_is_looked_for_now_and_then(monk
         return forced_text()
 
     monkeypatch.setattr(sequence.matcher, "forced_text", counted)
-    engine.add(sequence)
-    while engine.has_work:
-        engine.step()
+    finish(engine, sequence)
     assert sequence.num_output == 300
     assert num_asked <= 2 + 300 / JUMP_PAUSE
 

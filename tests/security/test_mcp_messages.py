@@ -77,7 +77,7 @@ async def test_no_span_is_made_of_what_a_message_says(client, monkeypatch):
 
 
 def test_pointers_of_faults_are_short():
-    """50 faults under a key of a megabyte were 50 MB."""
+    """Whole, those of 50 faults under a key of a megabyte would be 50 MB."""
     numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
     tool = Tool("a", "", {"type": "object", "additionalProperties": numbers})
     short, long = "k" * 900, "k" * 100_000

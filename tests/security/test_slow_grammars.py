@@ -27,7 +27,7 @@ def test_ten_tokens_beside_slow_grammars_take_few_times_as_long_as_alone():
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 4])
 def test_short_answers_of_slow_grammars_do_not_hold_up_those_of_others(max_tokens):
-    """They ended before it was known that they are slow: all of a step's were filled, and ten tokens took 71 s."""
+    """They end before it is known that they are slow: with all masks of a step, ten tokens would take 71 s."""
     machine = Machine(max_sequences=64)
     victim, seconds = machine.add("victim"), 0.45
     for _ in range(5):
@@ -45,7 +45,7 @@ def test_short_answers_of_slow_grammars_do_not_hold_up_those_of_others(max_token
 
 @pytest.mark.parametrize("has_grammar", [False, True])
 def test_masks_just_under_the_limit_neither_fill_a_step_nor_starve_others(has_grammar):
-    """Those that waited came last again in the next step."""
+    """Those that wait do not come last again in the next step."""
     machine = Machine(max_sequences=64)
     for _ in range(60):
         machine.add("attacker", 0.9 * SLOW_S)
@@ -80,7 +80,7 @@ class SlowCloser:
 
 
 def test_closers_that_take_long_do_not_fill_a_step():
-    """All tokens of a step were written, however long their closers took: 15 s in one step."""
+    """Not all tokens of a step are written, if their closers take long: it could be 15 s in one step."""
     machine = Machine(max_sequences=64)
     slow = [machine.add("attacker", num_tokens=3) for _ in range(60)]
     for sequence in slow:
@@ -112,7 +112,7 @@ class ClosingCloser(SlowCloser):
 
 @pytest.mark.parametrize("seconds", [0.0002, 0.0005, 0.02])
 def test_while_outputs_are_closed_others_have_every_other_step(seconds):
-    """All closing outputs were completed before the model computed anything for others: 12 s at 0.5 ms a token."""
+    """Else all closing outputs would come before what the model computes for others: 12 s at 0.5 ms a token."""
     machine = Machine(max_sequences=64)
     victim = machine.add("victim")
     machine.step()
@@ -196,7 +196,7 @@ def test_slow_sequences_take_turns_beside_quick_ones_of_others():
 
 @pytest.mark.parametrize(("heavy_s", "light_s"), [(0.45, 0.015), (0.0, 0.1)])
 def test_many_addresses_do_not_take_a_tenth_of_a_second_of_each_step(heavy_s, light_s):
-    """Each of them was light, and none rested: others had 1.4 to 6 tokens a second."""
+    """Each of them is light, but together they rest: else others would have 1.4 to 6 tokens a second."""
     machine, num_steps, number = Machine(max_sequences=64), 300, 0
     victim = machine.add("victim")
     if heavy_s:
@@ -228,7 +228,7 @@ class FailingMatcher(SlowMatcher):
 
 @pytest.mark.parametrize("num_quick", [0, 10])
 def test_masks_that_are_given_up_count_for_their_client(num_quick):
-    """Each failed before its time was noted, so that every step of others had one."""
+    """Each fails, but its time is noted: else every step of others would have one."""
     machine = Machine(max_sequences=64)
     victim = machine.add("victim")
     while victim.num_output < 200:
@@ -261,7 +261,7 @@ def test_nobody_waits_where_grammars_are_slow_and_their_client_is_alone():
 
 
 def test_one_slow_token_of_a_client_that_is_alone_does_not_hold_up_its_other_sequences():
-    """For five seconds each step had one of them, as if all of their tokens were as slow."""
+    """Else each step would have one of them for five seconds, as if all of their tokens were as slow."""
     machine = Machine()
     sequences = [machine.add("alone") for _ in range(8)]
     sequences[0].matcher.seconds = 2 * STEP_S

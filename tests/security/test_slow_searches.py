@@ -38,7 +38,7 @@ HARD = {"type": "array", "uniqueItems": True, "minItems": 30, "items": INNER}
 
 
 def test_the_search_for_a_completion_ends(monkeypatch):
-    """Two requests of 300 bytes held the threads that begin a client's answers for longer than two minutes."""
+    """Else two requests of 300 bytes would hold the threads that begin a client's answers for minutes."""
     closer = compile_schema(HARD, tokenizer=VOCABULARY).closer()
     monkeypatch.setattr(closer._budget, "num_left", 500)
     with pytest.raises(UnsupportedGrammar, match="no arguments or answer without repeated"):
@@ -47,7 +47,7 @@ def test_the_search_for_a_completion_ends(monkeypatch):
 
 @pytest.mark.parametrize(("num_bytes", "num_attempts"), [(0, 150), (500, 10)])
 def test_attempts_with_long_texts_count_more(num_bytes, num_attempts):
-    """Each of 30,000 attempts read 120 kB: a schema of 4 kB held a thread for a minute, and longer ones longer."""
+    """Else each of 30,000 attempts could read 120 kB: a schema of 4 kB would hold a thread for a minute."""
     padded = {"properties": {"pad": {"const": "x" * num_bytes}, "of": INNER}, "required": ["pad", "of"]}
     schema = {**HARD, "items": {"type": "object", **padded, "additionalProperties": False}}
     recogniser, budget = (
@@ -60,7 +60,7 @@ def test_attempts_with_long_texts_count_more(num_bytes, num_attempts):
 
 
 def test_an_answer_is_not_begun_where_its_end_would_take_long_to_find():
-    """A search of 30,000 attempts held the engine, with the answers of all clients, for 7 s of a token."""
+    """A search of 30,000 attempts would hold the engine, with the answers of all clients, for 7 s of a token."""
     compiled = compile_schema({"anyOf": [{"const": "a"}, HARD]}, tokenizer=VOCABULARY)
     closer = compiled.closer()
     assert closer.fits(400)
@@ -71,7 +71,7 @@ def test_an_answer_is_not_begun_where_its_end_would_take_long_to_find():
 
 
 def test_what_has_many_distinct_keys_can_always_be_ended():
-    """A budget was taken for enough, since any completion fits it; when one was needed, none was found."""
+    """Any completion fits the budget, but it has to be found when it is needed."""
     item = {"type": "object", "minProperties": 4, "additionalProperties": {"type": "integer"}}
     schema = {"type": "array", "minItems": 60, "maxItems": 62, "items": item}
     closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
@@ -86,7 +86,7 @@ def test_what_has_many_distinct_keys_can_always_be_ended():
 
 
 def test_a_tool_of_which_no_call_is_found_is_refused(monkeypatch):
-    """It was registered, and a model that began to call it had to call another one."""
+    """Else a model that begins to call it would have to call another one."""
     monkeypatch.setattr("compiler.cache_entry.SearchBudget", lambda: SearchBudget(100))
     tool = Tool("hard", "", {"type": "object", "properties": {"a": HARD}, "required": ["a"]})
     prepared = prepare(VOCABULARY)
@@ -120,7 +120,7 @@ def test_what_completes_an_output_is_known_as_long_as_it_is_followed():
 
 
 def test_a_ranking_in_another_order_needs_no_search():
-    """Of forty names, 2,000 attempts found no end after the first letter, so all were written as listed."""
+    """Of forty names, 2,000 attempts would find no end after the first letter."""
     values = [f"{first} {second} {third}" for first in "kilo" for second in "mike" for third in "lima"]
     schema = {"type": "array", "uniqueItems": True, "minItems": 64, "items": {"enum": values}}
     closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
@@ -138,7 +138,7 @@ def test_a_ranking_in_another_order_needs_no_search():
 
 
 def test_other_objects_than_were_planned_need_no_search():
-    """With a blank before a text, or within an object, 2,000 attempts were made; 40 objects were cut at once."""
+    """A blank before a text, or within an object, could cost 2,000 attempts."""
     row = {"name": {"type": "string"}, "quantity": {"type": "integer", "minimum": 1, "maximum": 99}}
     items = {"type": "object", "properties": row, "required": list(row), "additionalProperties": False}
     schema = {"type": "array", "uniqueItems": True, "minItems": 64, "items": items}
@@ -157,7 +157,7 @@ def test_other_objects_than_were_planned_need_no_search():
 
 
 def test_an_exchanged_item_in_deeply_nested_arrays_takes_linear_time(monkeypatch):
-    """All arrays around were counted at each bracket: a token inside of 800 took half a second."""
+    """To count all arrays around at each bracket would take half a second for a token inside of 800."""
     nested = {"anyOf": [{"type": "array", "uniqueItems": True, "items": {"$ref": "#"}}, {"enum": ["a", "b"]}]}
     recogniser = Recogniser.of(compile_schema(nested, tokenizer=VOCABULARY).network)
     assert recogniser.advance(b"[" * 300)
@@ -177,7 +177,7 @@ def test_an_exchanged_item_in_deeply_nested_arrays_takes_linear_time(monkeypatch
 
 @pytest.mark.parametrize("text", [{"minLength": 2_000}, {"minLength": 2_000, "pattern": "^[a-z]*$"}])
 def test_deviations_from_a_long_text_are_made_when_they_are_tried(text):
-    """A request of 100 bytes took 2.3 s for each token: all letters in the place of each of 2,000 were noted."""
+    """To note all letters in the place of each of 2,000 would take 2.3 s for each token."""
     schema = {"type": "array", "uniqueItems": True, "minItems": 2, "items": {"type": "string", **text}}
     closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
     with patch.object(Attempt, "__init__", autospec=True, side_effect=Attempt.__init__) as made:
@@ -186,7 +186,7 @@ def test_deviations_from_a_long_text_are_made_when_they_are_tried(text):
 
 
 def test_a_token_after_very_many_items_does_not_look_for_the_tokens_of_each():
-    """Each item of 800 took 8 ms of the engine, and the mask after them 2 s: all were compared with all."""
+    """To compare all of 800 with all would take the engine 8 ms for each item, and 2 s for the mask after."""
     values = [f"{first}{second}" for first in "abcdefghijkl" for second in "mnopqrstuvwx"]
     schema = {"type": "array", "uniqueItems": True, "items": {"enum": values}}
     matcher = compile_schema(schema, tokenizer=VOCABULARY).matcher()
@@ -204,7 +204,7 @@ def test_a_token_after_very_many_items_does_not_look_for_the_tokens_of_each():
 
 
 def test_a_completion_with_very_many_marked_keys_is_read_once():
-    """Each key had the rest spelled anew: 400 keys took 3 s for a token, 1,000 would take 20 s."""
+    """To spell the rest anew for each key would take 20 s for a token beside 1,000 keys."""
     keys = [f"k{number}" for number in range(60)]
     optional = {"type": "object", "properties": {key: {"type": "integer"} for key in keys}}
     required = {"type": "object", "properties": {key: {"type": "string"} for key in keys}, "required": keys}
@@ -237,7 +237,7 @@ def begin_a_call(closer, remaining):
 
 
 def test_a_token_inside_a_tools_name_finds_the_shortest_calls_of_few_tools():
-    """One token had those of 300 tools found, which took the engine 7 s."""
+    """To find those of 300 tools would take the engine 7 s for one token."""
     closer = tools_with_long_calls(VOCABULARY, 20, 500).closer()
     assert closer.fits(100)
     begin_a_call(closer, 100)
@@ -249,7 +249,7 @@ def test_a_token_inside_a_tools_name_finds_the_shortest_calls_of_few_tools():
 
 
 def test_a_token_inside_a_tools_name_counts_the_tokens_of_few_calls(monkeypatch):
-    """The tokens of the shortest calls of all tools were counted, at 2 microseconds a byte."""
+    """To count those of all tools would take 2 microseconds a byte."""
     pairs = prepare(Vocabulary.from_tokens([*(bytes([byte]) for byte in range(256)), b"xx"], stop_ids=[]))
     closer = tools_with_long_calls(pairs, 20, 1_000).closer()
     counted = []
@@ -273,7 +273,7 @@ NESTED = {"type": "array", "uniqueItems": True, "items": {"$ref": "#"}}
 
 
 def test_the_search_for_dead_ends_is_bounded_for_each_mask_and_token(monkeypatch):
-    """A thousand masks below up to 500 arrays in one another did not end within four minutes."""
+    """A thousand masks below up to 500 arrays in one another could take many minutes."""
     matcher = compile_schema(NESTED, tokenizer=VOCABULARY).matcher()
     assert matcher.read(b"[" * 20 + b"]")
     bitmask, again = (allocate_bitmask(1, VOCABULARY.vocabulary.width) for _ in range(2))

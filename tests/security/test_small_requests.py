@@ -164,7 +164,7 @@ def test_long_names_are_compared_with_few():
 
 
 def test_a_wrong_name_is_compared_with_few_of_many_that_are_alike(monkeypatch):
-    """150 bytes that named no tool of 2,048 with names of the letters a and b stopped the event loop for 0.25 s."""
+    """Else 150 bytes that name none of 2,048 tools would stop the event loop for 0.25 s."""
     counted, compared = [], []
     monkeypatch.setattr(SequenceMatcher, "quick_ratio", lambda self: counted.append(len(self.a)) or 0.9)
     monkeypatch.setattr(SequenceMatcher, "ratio", lambda self: compared.append(len(self.a)) or 0.9)
@@ -176,7 +176,7 @@ def test_a_wrong_name_is_compared_with_few_of_many_that_are_alike(monkeypatch):
 
 
 def test_of_tools_that_do_not_exist_a_few_are_looked_for(monkeypatch):
-    """One toolset of 107 kB that named 256 of them took half a minute."""
+    """Else one toolset of 107 kB that names 256 of them would take half a minute."""
     looked_for = []
     monkeypatch.setattr(
         "toolspecs.revisions.submission.instead", lambda name, _: looked_for.append(name) or ""
@@ -226,7 +226,7 @@ def test_of_many_unknown_fields_few_are_compared_with_known_ones(monkeypatch):
 
 @pytest.mark.timeout(20)
 def test_joining_references_takes_time_in_proportion_to_their_number(monkeypatch):
-    """Each of 8,000 references was joined with a base of 200 kB: it took minutes."""
+    """To join each of 8,000 references with a base of 200 kB would take minutes."""
     joined = []
 
     def counted(base, reference):
@@ -245,7 +245,7 @@ def test_joining_references_takes_time_in_proportion_to_their_number(monkeypatch
 
 
 def test_after_very_many_faults_no_more_tools_are_read():
-    """Each fault says what was probably meant: 100 kB of wrong types stopped the event loop for 0.1 s."""
+    """Each fault says what was probably meant: 100 kB of wrong types would stop the event loop for 0.1 s."""
     wrong = {"name": "a", "parameters": {"properties": {f"p{n}": {"type": "strin"} for n in range(20)}}}
     tools, faults = read_tools([wrong] * 500, limits=Limits())
     assert not tools
@@ -277,7 +277,7 @@ def test_faults_of_a_schema_are_found_one_after_the_other(schema, pointer):
 
 
 async def test_one_tool_is_read_in_a_thread(settings, runtime, monkeypatch):
-    """One of 240,000 values took a second of the event loop."""
+    """One of 240,000 values would take a second of the event loop."""
     read_in = []
 
     def noting(*arguments, **options):
@@ -294,7 +294,7 @@ async def test_one_tool_is_read_in_a_thread(settings, runtime, monkeypatch):
 
 
 def test_of_fields_that_are_left_out_no_suggestion_is_made(monkeypatch):
-    """For each of 2,000 custom tools with an unknown field, names were compared: 0.2 s on the event loop."""
+    """To compare names for each of 2,000 custom tools would take 0.2 s on the event loop."""
     made = []
     monkeypatch.setattr("gateway.http.json_body.instead", lambda *_: made.append(1) or "")
     tools = [{"type": "custom", "name": f"a{number}", "added": 1} for number in range(50)]
@@ -304,7 +304,7 @@ def test_of_fields_that_are_left_out_no_suggestion_is_made(monkeypatch):
 
 
 async def test_a_call_that_is_nested_very_deep_is_answered(settings, runtime):
-    """It was decoded for Messages, and Python's decoder gives up at 1,000 levels."""
+    """Messages has its arguments decoded, and Python's decoder gives up at 1,000 levels."""
     deep = '{"a":' * 5_000 + "1" + "}" * 5_000
     runtime.script = call("f", deep)
     app = create_app(settings, runtime=runtime)
@@ -318,7 +318,7 @@ async def test_a_call_that_is_nested_very_deep_is_answered(settings, runtime):
 
 
 async def test_an_id_of_a_reference_is_a_string():
-    """Any other value was written out on the event loop, several times."""
+    """Any other value would be written out on the event loop, several times."""
     with pytest.raises(InvalidField, match="must be a string"):
         await Continuation(responses(), "a").expand(
             {"input": [{"type": "item_reference", "id": [[]] * 100}]}, TURN
@@ -334,7 +334,7 @@ def test_a_repetition_penalty_leaves_logits_numbers():
 
 @pytest.mark.timeout(60)
 def test_an_index_of_long_tools_takes_about_a_second():
-    """2,048 descriptions of 4,000 characters took 10 s, in one of two threads that all searches share."""
+    """It is made in one of two threads that all searches share."""
     words = ["".join(letters) for letters in product("abcdefghijklmnopqrstuvwxyz", repeat=3)]
     tools = [
         Tool(f"t{number}", " ".join(words[number : number + 1000]), {"type": "object"})
@@ -347,7 +347,7 @@ def test_an_index_of_long_tools_takes_about_a_second():
 
 
 def test_a_text_that_many_toolsets_are_searched_for_is_read_once(monkeypatch):
-    """128 toolsets that are searched read six messages of a request of 42 KB in 9 s of processor time."""
+    """Else 128 toolsets would take 9 s of processor time to read six messages of a request of 42 KB."""
     read, words_of = [], tool_index._words
     monkeypatch.setattr(tool_index, "_words", lambda text: read.append(text) or words_of(text))
     indexes = [ToolIndex([Tool(f"send_{number}", "Sends mail.", {})]) for number in range(5)]
@@ -373,7 +373,7 @@ def test_all_words_are_read_of_tools_as_people_write_them():
     ],
 )
 def test_faults_do_not_repeat_long_names(tool):
-    """A tool of 0.9 MB was refused by an answer of 18 MB, which stopped the event loop for half a second."""
+    """Else a tool of 0.9 MB could be refused by an answer of 18 MB."""
     with pytest.raises(InvalidTools) as refused:
         read_tool(tool, limits=Limits())
     assert len(refused.value.faults) >= 2
@@ -408,7 +408,7 @@ def test_a_wrong_table_of_models_is_not_told_with_its_secrets(tmp_path):
 
 
 def test_options_of_the_template_are_short():
-    """They are kept until the answer ends, decoded: 1.5 MB of them took 49 MB, for each of 128 answers."""
+    """They are kept until the answer ends, decoded: 1.5 MB of them take 49 MB, for each of 128 answers."""
     asked = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
     options = {"enable_thinking": False, "effort": "high"}
     assert read_request(asked | {"chat_template_kwargs": options}).turn.template_options == options

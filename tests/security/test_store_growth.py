@@ -237,7 +237,7 @@ async def test_names_are_read_once_for_many_slips():
 
 
 async def test_many_listings_read_the_names_a_few_times(tmp_path, monkeypatch):
-    """Redis looks at the keys of all tenants for that: beside 300,000 keys, a listing took 0.3 s."""
+    """Redis looks at the keys of all tenants for that, which takes 0.3 s beside 300,000 keys."""
     num_scans = 0
 
     def counted(prefix):
@@ -263,7 +263,7 @@ async def test_many_listings_read_the_names_a_few_times(tmp_path, monkeypatch):
     [(4.0, ((0, 1), (6, 1), (73, 1), (2, 2))), (60.0, ((0, 1), (119, 1), (2, 2)))],
 )
 async def test_names_that_take_long_to_read_are_read_less_often(monkeypatch, scan_s, waits):
-    """Beside a million keys of others, they took 3.7 s of Redis's time in every 5 s."""
+    """Else they could take most of Redis's time, beside a million keys of others."""
     store = open_store("sqlite://:memory:")
     catalog = Catalog(store)
     await catalog.put(toolset("mail", 1, size=10))
@@ -286,7 +286,7 @@ async def test_names_that_take_long_to_read_are_read_less_often(monkeypatch, sca
 
 
 async def test_very_many_revisions_are_collected_piece_by_piece(monkeypatch):
-    """They were compared with each other: 6,000 of one toolset stopped the event loop for 7 s."""
+    """To compare them with each other would stop the event loop for 7 s, for 6,000 of one toolset."""
 
     def compared(*_):
         raise AssertionError("records are told apart by their numbers")
@@ -308,7 +308,7 @@ async def test_very_many_revisions_are_collected_piece_by_piece(monkeypatch):
 
 
 async def test_a_listing_reads_many_toolsets_together(monkeypatch, caplog):
-    """Deleted ones keep their names: of 20,000, one after the other, each listing took 2 s of processor time."""
+    """Deleted ones keep their names: one after the other, 20,000 would take each listing 2 s."""
     store, reads = open_store("sqlite://:memory:"), []
     catalog = Catalog(store)
     for name in ("kept", "moved"):
@@ -337,7 +337,7 @@ async def test_a_scan_of_many_keys_finds_each_once():
 
 
 async def test_calls_go_on_while_much_space_is_given_back(tmp_path):
-    """One statement gave back everything: for 0.4 GB, no other call was answered for 1.5 s."""
+    """In one statement, 0.4 GB would keep all other calls waiting for 1.5 s."""
     path = tmp_path / "callgate.db"
     async with opened(f"sqlite://{path}") as store:
         await store.set("k", b"1")

@@ -322,7 +322,7 @@ def test_an_option_cannot_replace_the_tokens_of_the_template():
 
 
 def test_a_flood_of_markers_is_one_call_of_the_tokenizer(monkeypatch):
-    """40,000 markers took two calls each."""
+    """Not two for each marker."""
     template = template_of("chatml")
     tokenizer, calls = template._markers._tokenizer, []
 

@@ -53,7 +53,7 @@ class WaitingMatcher:
 
 
 def test_a_mask_that_takes_too_long_is_given_up_and_its_row_stays(monkeypatch):
-    """One mask of `x? x? ...` took 7 s after three tokens: nothing can interrupt xgrammar."""
+    """One mask of `x? x? ...` takes 7 s after three tokens, and nothing can interrupt xgrammar."""
     monkeypatch.setattr(timed_fills, "MAX_FILL_S", 0.01)
     monkeypatch.setattr(timed_fills, "MAX_LEFT_BEHIND", 2)
     fills, stuck, bitmask = TimedFills(), StuckMatcher(), allocate_bitmask(2, 64)

@@ -83,7 +83,7 @@ async def test_a_large_body_without_room_waits_a_while_and_a_small_one_does_not(
 
 @pytest.mark.parametrize(("size", "is_on_loop"), [(SMALL, True), (SMALL + 1, False), (LARGE + 1, False)])
 async def test_only_small_bodies_are_read_on_the_event_loop(bodies, size, is_on_loop):
-    """99 kB of empty schemas of an inline tool took 0.16 s."""
+    """99 kB of empty schemas of an inline tool would take 0.16 s of it."""
     upload = Upload()
     upload.send(size, more_body=False)
     reader = await bodies.read(upload, lambda _: threading.current_thread(), client_id="a")
@@ -91,7 +91,7 @@ async def test_only_small_bodies_are_read_on_the_event_loop(bodies, size, is_on_
 
 
 async def test_large_bodies_of_a_client_do_not_hold_up_its_small_ones(bodies):
-    """A chat of 3 kB was answered after 12 s beside eight bodies of a megabyte of the same client."""
+    """Else a chat of 3 kB would wait 12 s for eight bodies of a megabyte."""
     gate, begun = threading.Event(), threading.Event()
     large, small = Upload(), Upload()
     large.send(LARGE + 1, more_body=False)
@@ -104,7 +104,7 @@ async def test_large_bodies_of_a_client_do_not_hold_up_its_small_ones(bodies):
 
 
 async def test_a_body_whose_client_leaves_is_not_read(bodies):
-    """Those of 500 clients that had left waited in memory for their turn, at a rest of 0.2 s each."""
+    """Else the bodies of 500 clients that have left would wait in memory for their turns."""
     begun, gate = [], threading.Event()
 
     def read(number):
@@ -127,7 +127,7 @@ async def test_a_body_whose_client_leaves_is_not_read(bodies):
 
 
 async def test_a_change_whose_client_leaves_before_its_turn_is_not_made(bodies):
-    """Of 1,500 restorations whose clients had left, each was made, and the next one waited for minutes."""
+    """Else the next one would wait for minutes behind 1,500 restorations whose clients have left."""
     made, gate = [], asyncio.Event()
 
     async def change(number, upload):
@@ -149,7 +149,7 @@ async def test_a_change_whose_client_leaves_before_its_turn_is_not_made(bodies):
 
 
 async def test_a_turn_at_the_registry_is_given_back_while_tools_compile(bodies):
-    """A client's restoration waited 17 s behind slow tools of its own."""
+    """Else a client's restoration would wait behind slow tools of its own."""
     compiled, events = asyncio.Event(), []
 
     async def register():
@@ -201,7 +201,7 @@ async def test_a_change_whose_client_leaves_while_its_tools_compile_is_not_made(
 
 @pytest.mark.parametrize("num_cancelled", [0, 1])
 async def test_a_client_that_leaves_rests_as_well(bodies, num_cancelled):
-    """One that left while its bodies were read, 65 times a second, took a whole core."""
+    """Else one that leaves while its bodies are read, 65 times a second, would take a whole core."""
 
     def compute(_):
         end = time.thread_time() + 0.1

@@ -65,7 +65,7 @@ async def test_a_database_that_everyone_could_read_is_closed_to_them(tmp_path):
 async def test_answers_while_the_store_fails_tell_no_paths(
     client, monkeypatch, caplog, method, path, kind, told
 ):
-    """They named the database's file, or the host of the Redis server."""
+    """Neither the database's file nor the host of the Redis server."""
 
     async def fail(self, statement, **values):
         raise kind("sqlite:///srv/secret/callgate.db", "unable to open /srv/secret/callgate.db")

@@ -1,7 +1,6 @@
 """Catalogs and collectors whose clock tests move."""
 
 import random
-from datetime import UTC, datetime, timedelta
 
 from toolspecs import Catalog, Collector, Retention, Tool, Toolset
 from toolspecs.revisions.quota import Usage
@@ -11,19 +10,6 @@ def toolset(name, content, size=200):
     rng = random.Random(content)  # what cannot be compressed
     description = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(size))
     return Toolset(name, (Tool("f", description, {"type": "object", "title": str(content)}),))
-
-
-class Clock:
-    """A clock that tests move."""
-
-    def __init__(self):
-        self.now = datetime(2026, 11, 22, tzinfo=UTC)
-
-    def __call__(self):
-        return self.now
-
-    def pass_by(self, **time):
-        self.now += timedelta(**time)
 
 
 def catalog_of(store, clock, **options):

@@ -1,7 +1,7 @@
 """The stores, each one empty, and a second way in for what has to be shared; a clock."""
 
 import pytest
-from clocked_catalogs import Clock
+from moved_clock import Clock
 from opened_store import opened
 from redis_server import redis_url  # noqa: F401 (a fixture)
 

@@ -273,7 +273,7 @@ async def test_revisions_are_listed_newest_first_in_pages(catalog):
 
 
 async def test_a_page_of_revisions_is_read_together(catalog, monkeypatch):
-    """Each record was read by itself: 400 took the gateway's threads and event loop 30 ms."""
+    """Not record by record, which would take the gateway's threads and event loop 30 ms for 400."""
     for number in range(30):
         await catalog.put(toolset("t", f"t{number}"))
     reads, get, get_many = [], catalog.store.get, catalog.store.get_many
@@ -382,7 +382,7 @@ class Outage:
 
 
 async def test_in_an_outage_what_another_gateway_deleted_stays_deleted(store):
-    """What was served before the deletion came back, although this gateway had known of it."""
+    """A gateway that knows of the deletion does not serve what it served before."""
     outage, other = Outage(store), Catalog(store)
     catalog = Catalog(outage)
     await other.put(toolset("t", "a"))

@@ -102,7 +102,7 @@ async def test_a_revision_that_a_request_named_is_kept(store, clock, monkeypatch
 
 
 async def test_a_revision_that_could_not_be_noted_is_noted_later(store, clock, monkeypatch):
-    """Where the store was full at the first request, the next note was a day later, and the revision dropped."""
+    """Else a store that is full at the first request would have it dropped: the next note is a day later."""
     catalog, write = catalog_of(store, clock), store.set
     for number in range(1, 9):
         await catalog.put(toolset("t", number))
@@ -120,7 +120,7 @@ async def test_a_revision_that_could_not_be_noted_is_noted_later(store, clock, m
 
 
 async def test_many_toolsets_take_no_more_scans_than_one(store, clock, monkeypatch):
-    """Redis looks at all keys of all tenants in each scan: 100 toolsets beside 300,000 keys took 45 s."""
+    """Redis looks at all keys of all tenants in each scan: a scan each for 100 toolsets would take it 45 s."""
     scanned, scan = [], store.scan
 
     def counting(prefix):
@@ -243,7 +243,7 @@ async def test_a_damaged_record_keeps_the_current_content(store, clock):
 
 
 async def test_space_is_given_back(tmp_path, clock):
-    """Twenty writes of one toolset took 11.7 MB, and deleting it freed nothing."""
+    """Of rewritten toolsets, and of deleted ones."""
     path = tmp_path / "callgate.db"
     async with opened(f"sqlite://{path}") as store:
         catalog = catalog_of(store, clock)
@@ -280,7 +280,7 @@ FORGED = {
 
 @pytest.mark.parametrize(("key", "forged"), FORGED.values(), ids=FORGED)
 async def test_a_forged_entry_does_not_end_collecting(store, clock, key, forged):
-    """Each hourly run ended at it, for all tenants and for ever."""
+    """Else each hourly run would end at it, for all tenants."""
     catalog = catalog_of(store, clock)
     for number in range(4):
         for name in ("a", "bad", "z"):

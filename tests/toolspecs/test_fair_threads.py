@@ -95,7 +95,7 @@ def test_so_it_is_for_work_that_is_cancelled_before_it_begins(threads):
 
 
 def test_work_that_comes_after_the_end_is_refused_and_what_waits_is_done(threads):
-    """It was a bare RuntimeError of the standard library, and the work counted for its client for good."""
+    """The refusal is an error of ours, and the work does not count for its client any more."""
     begin = threading.Event()
     waiting = [threads.submit("a", begin.wait) for _ in range(4)]
     threads.shutdown()

@@ -44,7 +44,7 @@ def test_what_is_no_such_document_is_told(text, message):
 
 @pytest.mark.parametrize("version", ["3.0", "3.1", "3.2", "'3.1'", "3.1.1"])
 def test_a_version_may_be_a_number(version):
-    """It was said that there is no field `openapi`."""
+    """As YAML reads `3.0`."""
     text = f"openapi: {version}\npaths: {{/a: {{get: {{operationId: look}}}}}}"
     [tool] = import_openapi(URI, text, unreachable).tools
     assert tool.name == "look"
@@ -67,7 +67,7 @@ def test_a_version_may_be_a_number(version):
     ],
 )
 def test_a_key_that_stands_twice_is_refused_with_its_place(text, place, key):
-    """Of an operation or a keyword, the first was lost without a word."""
+    """Else the first of two operations, or keywords, would be lost."""
     with pytest.raises(UnreadableSource, match=f"the object at {place} has the key {key!r} twice"):
         parse_document(text, "api")
 

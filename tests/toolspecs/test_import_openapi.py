@@ -85,10 +85,7 @@ def test_arguments_are_parameters_and_the_body_with_where_the_request_carries_th
 
 
 def test_what_is_deprecated_is_told_and_so_is_an_example():
-    """The model could not know that it should use something else.
-
-    OpenAPI 3.0 ignores keywords beside a `$ref`, but those of a parameter do not stand beside its schema's.
-    """
+    """OpenAPI 3.0 ignores keywords beside a `$ref`, but those of a parameter do not stand beside its schema's."""
 
     def parameter(name, schema, **fields):
         return {"name": name, "in": "query", "schema": schema, **fields}
@@ -264,7 +261,7 @@ def test_references_lead_through_the_documents_own_files():
 
 
 def test_a_name_that_is_repeated_very_often_is_numbered_in_linear_time():
-    """Each number was once tried again for each name, and looked for among all names."""
+    """Not each number is tried for each name, nor looked for among all names."""
     paths = {f"/{number}": {"get": operation(operationId="same")} for number in range(20_000)}
     tools = read(paths, selection=OperationFilter(paths=("/0", "/19999"))).tools
     assert [tool.name for tool in tools] == ["same", "same_20000"]

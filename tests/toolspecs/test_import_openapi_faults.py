@@ -13,7 +13,7 @@ from toolspecs.imports.openapi import import_openapi, unreachable
 
 
 def test_a_document_that_cannot_be_read_costs_the_tools_that_need_it():
-    """It failed the whole import."""
+    """Not the whole import."""
     asked = []
 
     def retrieve(uri):
@@ -177,7 +177,7 @@ def paths_in(value, path=()):
 
 
 def test_a_value_of_any_other_type_is_imported_or_told():
-    """A list for the style of a parameter ended in TypeError."""
+    """For instance a list for the style of a parameter."""
     for path in paths_in(SHOP):
         for odd in ODD:
             changed = json.loads(json.dumps(SHOP))

@@ -21,7 +21,7 @@ async def test_parts_with_the_same_keys_do_not_meet(store):
 
 
 async def test_others_run_while_listed_keys_are_read(store):
-    """The keys of a large tenant kept the event loop, and all streams, for a tenth of a second."""
+    """Else the keys of a large tenant would keep the event loop, and all streams, for a tenth of a second."""
     listed = ListedStore(store, "a/", [f"k{number}" for number in range(100_000)])
     other = asyncio.create_task(asyncio.sleep(0))
     async for _ in listed.scan("k"):

@@ -34,7 +34,7 @@ async def test_a_quota_holds_for_each_owner(store, other, clock):
 
 
 async def test_an_owner_who_has_nothing_leaves_no_counters(store, clock):
-    """Those of each key that ever registered something stayed for good."""
+    """Else those of each key that ever registered something would stay for good."""
     catalog = catalog_of(store, clock)
     await catalog.put(toolset("t", 1), owner="first")
     await catalog.put(toolset("t", 2), owner="second")
@@ -45,7 +45,7 @@ async def test_an_owner_who_has_nothing_leaves_no_counters(store, clock):
 
 
 async def test_a_toolset_counts_for_the_owner_of_its_last_revision(store, clock):
-    """It counted for the first owner, and at its deletion no longer for the last one, which made -1."""
+    """As it is written, and as it is deleted."""
     catalog = catalog_of(store, clock, quota=Quota(num_toolsets=1))
     await catalog.put(toolset("t", 1), owner="first")
     await catalog.put(toolset("t", 2), owner="second")

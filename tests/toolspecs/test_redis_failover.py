@@ -50,7 +50,7 @@ class Forwarder:
 
 
 async def test_a_server_that_became_a_replica_is_left(tmp_path):
-    """Every write was refused until the gateway was restarted: it kept its connections to the former master."""
+    """It refuses every write, so a gateway must not keep its connections to it."""
     folders = tmp_path / "a", tmp_path / "b"
     for folder in folders:
         folder.mkdir()
@@ -69,7 +69,7 @@ async def test_a_server_that_became_a_replica_is_left(tmp_path):
 
 
 async def test_connections_through_which_nothing_goes_are_closed_together(tmp_path, monkeypatch):
-    """Each one was found out by a command of its own, which failed after three seconds, long afterwards."""
+    """Else a command of its own would find each one out, and fail after three seconds."""
     monkeypatch.setattr("toolspecs.stores.redis.SOCKET_TIMEOUT_S", 0.5)
     with running_redis(tmp_path) as server:
         forwarder = Forwarder(server.port)
@@ -91,7 +91,7 @@ async def test_connections_through_which_nothing_goes_are_closed_together(tmp_pa
     ],
 )
 async def test_a_server_that_answers_but_takes_no_writes_is_warned_of(tmp_path, options, said, caplog):
-    """A gateway was ready with it, and said nothing until the first write was refused."""
+    """A gateway is ready with it, as it can read."""
     with running_redis(tmp_path, **options) as server:
         async with opened(server.url) as store:
             await store.ping()

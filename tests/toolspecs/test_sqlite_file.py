@@ -40,7 +40,7 @@ async def test_what_expired_leaves_the_file(tmp_path, monkeypatch):
 
 
 async def test_what_expired_leaves_the_file_piece_by_piece(tmp_path):
-    """A day after a client had stored 300 MB of responses, all calls waited 3 s."""
+    """All at once, 300 MB of responses would have all calls wait for 3 s."""
     now = 1000.0
     store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
     for number in range(20):
@@ -62,7 +62,7 @@ def num_bytes_read():
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the system does not count what is read")
 async def test_large_values_are_not_read_on_the_way_to_others(tmp_path):
-    """With a client's quota full of toolsets of 14 MB, a trivial registration of another took 0.2 s."""
+    """Else a client with large toolsets would slow the registrations of others."""
     now = 1000.0
     store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
     for number in range(12):
@@ -105,7 +105,7 @@ async def test_what_the_former_table_has_is_moved_piece_by_piece(tmp_path, monke
 
 
 async def test_a_move_needs_little_room(tmp_path):
-    """It doubled the file, and then its log: on a disk with less room, no version could open it any more."""
+    """Else a disk without room for twice the file would keep every version from opening it."""
     path = tmp_path / "s.db"
     sql(path, FORMER)
     large = [(f"k{number}", os.urandom(2_000_000)) for number in range(30)]
@@ -119,7 +119,7 @@ async def test_a_move_needs_little_room(tmp_path):
 
 
 async def test_an_earlier_version_reads_what_it_cannot_write(tmp_path):
-    """It made a table of its own, and answered as if nothing had ever been stored."""
+    """Else it would make a table of its own, and answer as if nothing had ever been stored."""
     path = tmp_path / "s.db"
     store = SQLiteStore(path)
     await store.set("k", b"1")
@@ -133,7 +133,7 @@ async def test_an_earlier_version_reads_what_it_cannot_write(tmp_path):
 
 
 async def test_the_view_of_earlier_versions_is_never_there_without_its_triggers(tmp_path, monkeypatch):
-    """A process that was killed between them would have left a view on which changes seem to succeed."""
+    """A process that is killed between them would leave a view on which changes seem to succeed."""
     path = tmp_path / "s.db"
     monkeypatch.setattr(sqlite_file, "FOR_FORMER", (*sqlite_file.FOR_FORMER[:2], "killed here"))
     with pytest.raises(StoreUnavailable):
@@ -143,7 +143,7 @@ async def test_the_view_of_earlier_versions_is_never_there_without_its_triggers(
 
 @pytest.mark.parametrize("is_replaced", [False, True])
 async def test_nothing_is_written_into_a_file_that_was_deleted(tmp_path, caplog, is_replaced):
-    """Writes went on into the file without a name: all that was acknowledged was lost at the next start."""
+    """Writes into a file without a name would be lost at the next start, although they were acknowledged."""
     path = tmp_path / "s.db"
     store = SQLiteStore(path)
     await store.set("k", b"1")
@@ -188,7 +188,7 @@ NOT_UTF8 = "CAST(x'6b2f61ff' AS TEXT)"
 
 @pytest.mark.parametrize("is_last_of_a_page", [False, True])
 async def test_a_key_that_is_not_utf8_is_passed_over(tmp_path, is_last_of_a_page):
-    """Another program wrote it, and no list of toolsets could be read any more."""
+    """Another program may have written it; the lists of toolsets can still be read."""
     path = tmp_path / "s.db"
     store = SQLiteStore(path)
     await store.ping()
@@ -201,7 +201,6 @@ async def test_a_key_that_is_not_utf8_is_passed_over(tmp_path, is_last_of_a_page
 
 @pytest.mark.parametrize("key", [NOT_UTF8, "x'00'"])
 async def test_a_key_that_is_no_text_is_moved_as_it_is(tmp_path, monkeypatch, key):
-    """The file of an earlier version could not be opened."""
     path = tmp_path / "s.db"
     sql(path, FORMER)
     sql(path, f"INSERT INTO entries VALUES ({key}, x'00', NULL), ('k/1', x'31', NULL)")
@@ -218,7 +217,7 @@ SLOWLY = (
 
 
 async def test_a_caller_with_a_deadline_does_not_wait_for_a_move(tmp_path, monkeypatch):
-    """It got its error when the entries were moved: many seconds later, if they are large."""
+    """Large entries take many seconds to move."""
     path = tmp_path / "s.db"
     sql(path, FORMER)
     sql(path, "INSERT INTO entries VALUES ('k', x'31', NULL)")

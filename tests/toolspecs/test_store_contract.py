@@ -336,7 +336,7 @@ async def test_compacting_keeps_every_entry(store, other):
 
 @pytest.mark.parametrize("value", [2_000_000_000, 1.5, "text"])
 async def test_a_value_that_another_program_wrote_with_another_type_is_empty(tmp_path, value):
-    """Of a number, as many zeros were made: 2 GB."""
+    """Of a number, `bytes` would make as many zeros."""
     path = tmp_path / "store.db"
     store = SQLiteStore(path)
     await store.set("a", b"1")
@@ -348,7 +348,7 @@ async def test_a_value_that_another_program_wrote_with_another_type_is_empty(tmp
 
 
 async def test_a_value_of_redis_with_another_type_is_empty_too(redis_url):
-    """Such a head was taken for an outage of the store, and kept its toolset from being read and written."""
+    """Such a head is no outage of the store, and its toolset can be read and written."""
     import redis
 
     async with opened(redis_url) as store:

@@ -101,7 +101,7 @@ async def test_a_folder_in_place_of_the_file_is_named(tmp_path):
     ("locked", "told"), [("folder", "to the folder '{folder}'"), ("a.db", "to the file")]
 )
 async def test_what_may_not_be_written_to_is_named(tmp_path, monkeypatch, locked, told):
-    """SQLite said that it was unable to open the file."""
+    """SQLite alone says that it is unable to open the file."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a.db").touch()
@@ -205,9 +205,9 @@ def test_a_program_that_fails_with_its_store_open_ends():
 
 
 async def test_a_redis_without_tls_is_told_from_one_that_hangs(tmp_path, monkeypatch):
-    """It waits for the rest of the handshake, so nothing was said but `Timeout connecting to server`.
+    """It waits for the rest of the handshake, so the client alone says `Timeout connecting to server`.
 
-    It is said of each attempt: who waits for a server shows the last one.
+    It is told of each attempt: who waits for a server shows the last one.
     """
     monkeypatch.setattr("toolspecs.stores.redis.CONNECT_TIMEOUT_S", 0.3)
     with running_redis(tmp_path) as server:
@@ -266,7 +266,7 @@ async def test_a_server_that_may_answer_later_is_told_from_one_that_refuses(line
 
 
 async def test_a_certificate_that_is_not_trusted_is_told(tmp_path):
-    """It was said that the operation is not permitted, which is what the number of that error means elsewhere."""
+    """The number of that error means elsewhere that an operation is not permitted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate, key = self_signed(tmp_path)
     context.load_cert_chain(certificate, key)

@@ -102,13 +102,13 @@ def test_no_pattern_takes_time_with_the_square_of_a_text(hostile):
 
 
 def test_an_index_without_words_takes_memory_too():
-    """Of indexes that counted nothing, a cache kept all that were ever asked for."""
+    """A cache that counted them as nothing would keep all that were ever asked for."""
     for names in (("a", "the"), ("_", "-"), ("send", "read")):
         assert ToolIndex([Tool(name, "", {}) for name in names]).num_bytes >= 1_000
 
 
 def test_long_names_of_parameters_are_read_in_part(read):
-    """A name of 4 MB held the interpreter for 0.3 s, and took 200 MB."""
+    """Read whole, a name of 4 MB would hold the interpreter for 0.3 s, and take 200 MB."""
     long = "word " * 100_000
     index = ToolIndex([Tool("x", "y", {"properties": {"zebra " + long: {}}}), Tool("z", "y", {})])
     assert max(read) <= 4_100
