@@ -17,6 +17,7 @@ import httpx
 import pytest
 import torch
 from msgspec import structs
+from ports import free_port
 from sample_tools import TIME, WEATHER
 from serving import served
 from typer.testing import CliRunner
@@ -211,11 +212,6 @@ def other_server(status, answer):
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @pytest.mark.parametrize(
