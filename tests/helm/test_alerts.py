@@ -297,7 +297,7 @@ def test_every_alert_has_a_trial_in_which_it_fires():
 
 
 def test_alerts_of_two_releases_are_not_the_same():
-    """The Alertmanager takes alerts with the same labels for one: the end of one ended the other."""
+    """The Alertmanager takes alerts with the same labels for one: the end of one would end the other."""
     for rule in rules_of(MONITORED)["rules"]:
         assert rule["labels"].items() >= RELEASE.items()
     renamed = rules_of(MONITORED.replace("metrics:", "metrics:\n  job: callgate-of-mine"))

@@ -172,14 +172,14 @@ def test_a_rollout_waits_longer_than_a_model_may_take_to_load():
 
 
 def test_a_probe_that_waits_for_the_model_is_answered_as_soon_as_it_has_loaded():
-    """With Kubernetes' one second, each probe during the load failed, and the next one came up to five later."""
+    """With Kubernetes' one second, each probe during the load would fail, and the next one come up to five later."""
     spec = render("{}")["Deployment", "release-callgate-gateway"]["spec"]
     probe = spec["template"]["spec"]["containers"][0]["startupProbe"]
     assert probe["timeoutSeconds"] == probe["periodSeconds"]
 
 
 def test_helm_prints_why_a_job_has_failed():
-    """It only said that `Job Failed. failed: 3/1`."""
+    """By itself it only says `Job Failed. failed: 3/1`."""
     jobs = [o for (kind, _), o in render(f"{TOOLSETS}{HUB}").items() if kind == "Job"]
     assert [job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] for job in jobs] == [
         "hook-failed"

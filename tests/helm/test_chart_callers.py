@@ -67,7 +67,7 @@ def test_the_commands_of_pods_that_call_the_gateways_work(kind, tmp_path):
 
 
 def test_toolsets_wait_for_the_gateways_of_their_release():
-    """In an upgrade, the Job met a former gateway, which did not know a new key, or checked by former rules."""
+    """In an upgrade, a former gateway may still answer, which knows no new key and checks by former rules."""
     good = (200, {"version": VERSION})
     answers = [(401, {}), good, (200, {"version": "0.0.1"}), *[good] * 20]
     asked = []
