@@ -27,6 +27,7 @@ from typing import Any
 import httpx
 from completions_server import SECRET, StandIn, serving
 from corpus import corpus
+from process_time import processor_s
 from serving import wait_for
 from side_by_side.model import shape
 from transformers import AutoTokenizer
@@ -71,9 +72,6 @@ TOOLS = [
 ]
 
 
-TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
-
-
 class Gateway:
     """A gateway in a process of its own, at `url`."""
 
@@ -83,8 +81,7 @@ class Gateway:
 
     def processor_s(self) -> float:
         """User and system time of the process, of all its threads and none of its children."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) * TICKS_S
+        return processor_s(self._process.pid)
 
 
 @dataclass(frozen=True)
