@@ -28,8 +28,8 @@ from typing import Any
 
 import httpx
 from fake_runtime import FakeRuntime, call
+from gateway_process import processor_s
 from otlp_receiver import receiving_http
-from process_time import processor_s
 from serving import server_of
 
 from gateway.app import create_app
