@@ -20,6 +20,7 @@ from engine_models import (
     tokenizer,
 )
 from random_decoding import flags
+from stand_in_vllm import Tensor
 
 from compiler.matcher import allocate_bitmask
 from runtime.engines.engine_hooks import UnknownEngine
@@ -125,7 +126,7 @@ def test_logits_are_masked_by_sglangs_own_operation(start, lookup):
     (request,) = asked(start(), marked(lookup))
     logits = np.zeros((1, prepared().vocabulary.width))
     request.grammar.apply_vocab_mask(
-        logits=logits, vocab_mask=request.grammar.move_vocab_mask(stand_in.Tensor(masks([request])), "cpu")
+        logits=logits, vocab_mask=request.grammar.move_vocab_mask(Tensor(masks([request])), "cpu")
     )
     assert np.flatnonzero(np.isfinite(logits[0])).tolist() == [ids(CALL)[0]]
 
