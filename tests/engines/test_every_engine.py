@@ -1,5 +1,6 @@
 """What holds for every kind of engine: its answers are valid, and it is asked for no more than it can give."""
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 
@@ -186,6 +187,21 @@ async def test_an_engine_that_fails_the_canary_gets_no_request(text, monkeypatch
             setattr(stand_in, name, getattr(kind(text), name))
         await remote.ready()
         await answer_of(remote, remote.request(await remote.grammar()))
+
+
+@kinds(WITH_PLUGIN)
+async def test_an_engine_that_goes_on_without_its_clients_stays_unused(text, monkeypatch, kind):
+    """Also while it is busy with nothing but a request of the canary that it did not abort."""
+    monkeypatch.setattr("runtime.engines.canary.NUM_LOOKS", 3)
+    stand_in = kind(text, aborts=False)
+    async with remote_over(text, stand_in, wait=False) as remote:
+        await remote.settled(lambda health: "whose client has left" in health.reason)
+        num_of_canaries = len(stand_in.bodies)
+        while len(stand_in.bodies) < num_of_canaries + 9:  # three more canaries
+            assert not (await remote.runtime.health()).is_ready
+            await asyncio.sleep(0.01)
+        stand_in.aborts = True
+        await remote.ready()
 
 
 @kinds(WITH_PLUGIN | {"vllm_stock": StockStandIn})
