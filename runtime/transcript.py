@@ -201,9 +201,10 @@ class Transcript:
         """Take the log probabilities of all tokens but the last ones that lie in text that is held back."""
         num_settled = len(self._pending_logprobs)
         for logprob in reversed(self._pending_logprobs):
-            num_pending_bytes -= len(logprob.token_bytes)
-            if num_pending_bytes < 0:
+            size = len(logprob.token_bytes)
+            if num_pending_bytes == 0 or size > num_pending_bytes:
                 break
+            num_pending_bytes -= size
             num_settled -= 1
         self._logprobs += self._pending_logprobs[:num_settled]
         del self._pending_logprobs[:num_settled]

@@ -25,3 +25,11 @@ def json_lines(path: Path) -> Iterator[Any]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             yield json.loads(line)
+
+
+def mcp_tools() -> Iterator[tuple[str, Any]]:
+    """The tools of real MCP servers as they list them, each with the name of its server."""
+    for path in sorted(corpus("mcp").glob("*.json")):
+        if path.stem != "SOURCES":
+            for tool in json.loads(path.read_text("utf-8")):
+                yield path.stem, tool

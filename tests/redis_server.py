@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from ports import free_port
 
 
 class RedisServer:
@@ -21,7 +22,7 @@ class RedisServer:
         binary = shutil.which("redis-server")
         if binary is None:
             pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
-        self.port = _free_port()
+        self.port = free_port()
         options = {
             "port": self.port,
             "bind": "127.0.0.1",
@@ -77,16 +78,6 @@ def redis_url(tmp_path_factory) -> Iterator[str]:
     """A server of the session's own; tests that share it keep to their own keys, or flush it."""
     with running_redis(tmp_path_factory.mktemp("redis")) as server:
         yield server.url
-
-
-def _free_port() -> int:
-    """A free port that leaves room for the port of a cluster's bus, which is 10,000 above it."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        if port + 10_000 < 2**16:
-            return port
 
 
 def _wait_until_up(server: subprocess.Popen, port: int) -> None:

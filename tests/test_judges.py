@@ -16,6 +16,7 @@ from soundness.workers import run
 
 from compiler.matcher import Bitmask
 from compiler.vocabulary import Vocabulary
+from toolspecs.schemas.drafts import OPENAPI_3_0
 
 DIGITS = Case(
     "made up", "digits", {"type": "integer"}, (Instance(1, is_valid=True), Instance("1", is_valid=False))
@@ -31,6 +32,9 @@ DIGITS = Case(
         ({"exclusiveMaximum": 0.1}, ["0.09"], ["0.1", "0.0999999999999999999999999"]),
         ({"type": "string", "format": "date"}, ['"2024-02-29"'], ['"2023-02-29"', '"2024-2-29"']),
         ({"$ref": "urn:other"}, ["1"], ['"x"']),
+        ({"$schema": OPENAPI_3_0, "type": "string", "nullable": True}, ['"a"', "null"], ["1"]),
+        ({"$schema": OPENAPI_3_0, "allOf": [{"type": "string"}], "nullable": True}, ['"a"'], ["null"]),
+        ({"type": "string", "nullable": True}, ['"a"'], ["null"]),
     ],
 )  # fmt: skip
 def test_judges_tell_valid_from_invalid(schema, good, bad):

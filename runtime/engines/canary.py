@@ -38,6 +38,7 @@ TIMEOUT_S = 60.0
 MAX_LENGTH = 24
 NUM_LOOKS, LOOK_S = 50, 0.1
 """How often, and with how many seconds between, the canary looks whether an aborted request is gone."""
+_NOT_ABORTED = "goes on with requests whose client has left"
 
 
 def _tool(name: str, parameter: str, schema: Mapping[str, object]) -> Tool:
@@ -58,6 +59,8 @@ class Canary:
         self._grammars = grammars
         self._sent = sent_grammars
         self._token_bytes = TokenBytes(loaded.vocabulary)
+        self._not_aborted: set[str] = set()
+        """Engines that went on with an abandoned request, and may still do so."""
         index = loaded.prepared.index
         spelled = dict(zip(index.spellings, index.ids, strict=True))
         self._letter_id = next((spelled[letter][0] for letter in LETTERS if letter in spelled), 0)
@@ -129,8 +132,16 @@ class Canary:
             raise EngineBroke(client.name, reason)
 
     async def _check_abort(self, client: EngineClient, model: ServedModel) -> None:
-        """Check that an abandoned request ends; only an engine with nothing else to do shows this."""
-        if await client.num_running() != 0:
+        """Check that an abandoned request ends; only an engine with nothing else to do shows this.
+
+        An abandoned request that goes on is something to do, but no reason to use the engine.
+        """
+        num_running = await client.num_running()
+        if num_running == 0:
+            self._not_aborted.discard(client.name)
+        elif num_running == 1 and client.name in self._not_aborted:
+            raise EngineBroke(client.name, _NOT_ABORTED)
+        else:
             return
         async with aclosing(self._chunks(client, model, MAX_TOKENS * 5, None)) as chunks:
             await anext(chunks, None)
@@ -138,7 +149,8 @@ class Canary:
             if not await client.num_running():
                 return
             await asyncio.sleep(LOOK_S)
-        raise EngineBroke(client.name, "goes on with requests whose client has left")
+        self._not_aborted.add(client.name)
+        raise EngineBroke(client.name, _NOT_ABORTED)
 
     async def _chunks(
         self,

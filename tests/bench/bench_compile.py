@@ -6,14 +6,13 @@ OMP_NUM_THREADS=1 PYTHONPATH=.:tests python tests/bench/bench_compile.py
 """
 
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
-from corpus import corpus
+from corpus import corpus, mcp_tools
 from redis_server import RedisServer
 from transformers import AutoTokenizer
 
@@ -36,11 +35,9 @@ REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
 
 
 def tools() -> list[Tool]:
-    files = (path for path in sorted(corpus("mcp").glob("*.json")) if path.stem != "SOURCES")
-    listed = [tool for path in files for tool in json.loads(path.read_text(encoding="utf-8"))]
     return [
         Tool(f"{tool['name']}_{number}", tool.get("description", ""), tool["inputSchema"])
-        for number, tool in enumerate(listed)
+        for number, (_, tool) in enumerate(mcp_tools())
     ]
 
 

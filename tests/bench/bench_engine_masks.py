@@ -10,15 +10,13 @@ quietest tenth of the steps and, in brackets, the median.
 
 import argparse
 import asyncio
-import json
 import random
 import statistics
 import time
-from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from corpus import corpus
+from corpus import corpus, mcp_tools
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from compiler.cache.grammar_cache import GrammarCache
@@ -125,7 +123,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3"], default="qwen3")
     options = parser.parse_args()
     tokenizer = AutoTokenizer.from_pretrained(corpus("tokenizers", options.vocabulary))
-    tools = list(mcp_tools())
+    tools = unique_mcp_tools()
     with TemporaryDirectory() as folder:
         url = f"sqlite://{folder}/store.sqlite3"
         recipe = asyncio.run(_stored(tools, _primed(tokenizer), url))
@@ -188,15 +186,12 @@ def _shown(seconds: list[float]) -> str:
     return f"{ordered[len(ordered) // 10]:.2f} ({statistics.median(ordered):.2f})"
 
 
-def mcp_tools() -> Iterator[Tool]:
+def unique_mcp_tools() -> list[Tool]:
     """Every tool of the corpus, once by name."""
-    seen = set()
-    for path in sorted(corpus("mcp").glob("*.json")):
-        content = json.loads(path.read_text("utf-8"))
-        for tool in content if path.name != "SOURCES.json" else ():
-            if tool["name"] not in seen:
-                seen.add(tool["name"])
-                yield Tool(tool["name"], "", tool["inputSchema"])
+    by_name: dict[str, Tool] = {}
+    for _, tool in mcp_tools():
+        by_name.setdefault(tool["name"], Tool(tool["name"], "", tool["inputSchema"]))
+    return list(by_name.values())
 
 
 if __name__ == "__main__":

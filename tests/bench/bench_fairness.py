@@ -13,8 +13,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 import httpx
+from gateway_process import started
 from hostile import laborious
 
 CLIENT, ATTACKER = "sk-client-0000", "sk-attacker-0000"
@@ -51,34 +50,9 @@ def gateway() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         keys = Path(folder, "keys")
         keys.write_text(f"{CLIENT}\n{ATTACKER}\n")
-        program = "from gateway.cli import main; main()"
-        options = [
-            "serve",
-            "--model",
-            "tiny",
-            "--port",
-            "0",
-            "--num-threads",
-            "1",
-            "--data-dir",
-            folder,
-            "--api-key-file",
-            str(keys),
-        ]
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, *options],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stderr is not None
-            line = next(line for line in process.stderr if "http://" in line)
-            threading.Thread(target=process.stderr.read, daemon=True).start()
-            yield "http://" + line.split("http://")[1].split()[0]
-        finally:
-            process.terminate()
-            process.wait()
+        options = ("--model", "tiny", "--num-threads", "1", "--data-dir", folder, "--api-key-file", str(keys))
+        with started(*options) as running:
+            yield running.url
 
 
 def client_of(address: str, key: str) -> httpx.Client:

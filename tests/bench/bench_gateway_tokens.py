@@ -14,10 +14,7 @@ import asyncio
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +24,7 @@ from typing import Any
 import httpx
 from completions_server import SECRET, StandIn, serving
 from corpus import corpus
+from gateway_process import Gateway, processor_s, started
 from serving import wait_for
 from side_by_side.model import shape
 from transformers import AutoTokenizer
@@ -69,22 +67,6 @@ TOOLS = [
     {"name": "publish", "description": "Publish a page.", "parameters": PUBLISH},
     {"name": "like", "description": "Like a page.", "parameters": LIKE},
 ]
-
-
-TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
-
-
-class Gateway:
-    """A gateway in a process of its own, at `url`."""
-
-    def __init__(self, process: "subprocess.Popen[str]", url: str) -> None:
-        self.url = url
-        self._process = process
-
-    def processor_s(self) -> float:
-        """User and system time of the process, of all its threads and none of its children."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) * TICKS_S
 
 
 @dataclass(frozen=True)
@@ -172,9 +154,9 @@ def main() -> None:
         for _ in range(options.rounds):
             for kind in kinds:
                 num_answers = 2 if len(kind.text) > 200 else 20
-                before = gateway.processor_s()
+                before = processor_s(gateway.pid)
                 num_tokens = asyncio.run(ask(gateway.url, kind, options.at_once, num_answers))
-                spent_ms = (gateway.processor_s() - before) * 1000
+                spent_ms = (processor_s(gateway.pid) - before) * 1000
                 num_requests = options.at_once * num_answers
                 costs[kind.name].append((spent_ms / num_tokens, spent_ms / num_requests))
     print(f"{options.at_once} clients, a token every {options.step_ms:g} ms, load {os.getloadavg()[0]:.1f}")
@@ -232,35 +214,13 @@ def gateway_and_engine(folder: Path) -> Iterator[tuple[Gateway, Replaying]]:
     with serving(engine) as engine_url:
         remote = ("--engine", "vllm", "--engine-url", engine_url, "--store", url)
         model = ("--model", str(folder / "model"), "--model-name", "bench")
-        with started(*model, *remote, "--data-dir", str(folder)) as gateway:
+        options = (*model, *remote, "--data-dir", str(folder))
+        with started(*options, CALLGATE_SECRET=SECRET.decode()) as gateway:
             tools = httpx.put(f"{gateway.url}/v1/toolsets/bench", json={"tools": TOOLS}, timeout=60)
             tools.raise_for_status()
             wait_for(lambda: httpx.get(f"{gateway.url}/readyz").is_success)
             yield gateway, engine
     loader.close()
-
-
-@contextmanager
-def started(*options: str) -> Iterator[Gateway]:
-    """A gateway with these options."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from gateway.cli import main; main()", "serve", "--port", "0", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"CALLGATE_SECRET": SECRET.decode()},
-    )
-    assert process.stdout is not None, "it has a pipe"
-    try:
-        said = []
-        while " at http://" not in (line := process.stdout.readline()):
-            said.append(line)
-            assert line, "".join(said)  # it ended
-        threading.Thread(target=process.stdout.read, daemon=True).start()
-        yield Gateway(process, "http://" + line.split("http://")[1].split()[0])
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def model_files(folder: Path) -> LoadedTokenizer:

@@ -10,19 +10,17 @@ weights and Qwen 3's vocabulary.
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import httpx
-from corpus import corpus
+from corpus import mcp_tools
 from side_by_side.model import ensure_model
 from side_by_side.servers import Server, callgate
 
@@ -37,7 +35,7 @@ def main() -> None:
     parser.add_argument("--tools", type=int, default=20)
     options = parser.parse_args()
     model = options.model or ensure_model(Path(tempfile.gettempdir()))
-    tools = list(mcp_tools())
+    tools = [tool | {"name": f"{server}.{tool['name']}"[:64]} for server, tool in mcp_tools()]
     first, another = tools[::2][: options.tools], tools[1::2][: options.tools]
     times: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     tokens: dict[str, int] = {}
@@ -61,14 +59,6 @@ def main() -> None:
     print(
         f"\nfirst by another, each round: {', '.join(f'{r:.2f}' for r in ratios)}; median {median(ratios):.2f}"
     )
-
-
-def mcp_tools() -> Iterator[dict[str, Any]]:
-    """The tools of the MCP corpus, each under a name of its own."""
-    for path in sorted(corpus("mcp").glob("*.json")):
-        if path.name != "SOURCES.json":
-            for tool in json.loads(path.read_text("utf-8")):
-                yield tool | {"name": f"{path.stem}.{tool['name']}"[:64]}
 
 
 def timed(

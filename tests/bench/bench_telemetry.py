@@ -24,11 +24,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 from fake_runtime import FakeRuntime, call
+from gateway_process import processor_s
 from otlp_receiver import receiving_http
 from serving import server_of
 
@@ -64,7 +64,6 @@ BODY = {
 }
 SENT_WITHIN_S = 0.2
 PLAYED = "played"
-TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Shared:
@@ -118,12 +117,6 @@ def gateways(collector: str, kind: str) -> Iterator[tuple[int, list[httpx.Client
         finally:
             process.kill()
             process.wait(30)
-
-
-def processor_s(pid: int) -> float:
-    """User and system time of a process, of all its threads and none of its children."""
-    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * TICKS_S
 
 
 def ask(client: httpx.Client, number: int) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpus import corpus, json_lines
+from corpus import corpus, json_lines, mcp_tools
 
 from gateway.generation.tool_search import fused
 from gateway.generation.tool_vectors import Embedder, meaning_scores
@@ -68,12 +68,9 @@ def bfcl() -> tuple[list[Tool], list[Wanted]]:
 def mcp() -> tuple[list[Tool], list[str], list[Wanted]]:
     """The tools of all servers, what tells them apart (`server/tool`), and the hundred requests."""
     tools, places = [], []
-    for path in sorted(corpus("mcp").glob("*.json")):
-        if path.stem == "SOURCES":
-            continue
-        for tool in json.loads(path.read_text("utf-8")):
-            tools.append(Tool(tool["name"], tool.get("description") or "", tool["inputSchema"]))
-            places.append(f"{path.stem}/{tool['name']}")
+    for server, tool in mcp_tools():
+        tools.append(Tool(tool["name"], tool.get("description") or "", tool["inputSchema"]))
+        places.append(f"{server}/{tool['name']}")
     rows: list[dict[str, Any]] = json.loads(REQUESTS.read_text("utf-8"))
     return (
         tools,

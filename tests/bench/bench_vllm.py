@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from bench_engine_masks import mcp_tools
+from bench_engine_masks import unique_mcp_tools
 from engine_models import REQUIRED, look_up, marked
 from engine_server import MODEL, EngineServer
 from side_by_side import servers
@@ -140,7 +140,7 @@ def compare(named: dict[str, Server], workload: Workload, at_once: int, rounds: 
 
 def first_masks(model: Path, folder: Path, starts: int, own: list[int], dtype: str) -> None:
     """How long the first token of a large toolset takes."""
-    tools = list(mcp_tools())
+    tools = unique_mcp_tools()
     text = load_tokenizer(model)
     store_url = f"sqlite://{folder}/callgate.db"
     found = look_up(

@@ -1,9 +1,9 @@
 """The cluster that is broken: gateways, engines and a Redis on loopback, in processes that can be killed and started."""
 
 import asyncio
+import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+from ports import free_port
 from redis_server import RedisServer
 
 from runtime.models import TINY_MODEL_FOLDER
@@ -36,7 +37,7 @@ FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 HAS_FAKETIME = FAKETIME.exists()
 LATER_LOWERING = "from compiler.isolation import compile_job; compile_job.LOWERING_VERSION += 1; "
 """What makes a gateway one of a later version, which finds no grammar that this one has stored."""
-LATER_MARK = "from runtime.engines import mark; mark.VERSION += 1; "
+LATER_MARK = "from runtime.engines import request_mark; request_mark.VERSION += 1; "
 """What makes a gateway or an engine one of a later version, whose marks those of this one do not read."""
 
 
@@ -150,7 +151,8 @@ class GatewayProcess(ServerProcess):
             **({"store": store} if store else {}),
             **settings,
         }
-        lines = [f"{key} = {_toml(value)}" for key, value in settings.items()]
+        # A text, a number and a truth value of JSON are ones of TOML too.
+        lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         config = self.folder / "callgate.toml"
         config.write_text("\n".join([*lines, models]))
         self.program = SMALL_RULE_CACHE + "from gateway.cli import main; main()"
@@ -271,19 +273,3 @@ def read_measures(text: str) -> dict[str, float]:
             key = f"{name} {state}".strip()
             found[key] = found.get(key, 0.0) + float(value)
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _toml(value) -> str:
-    return (
-        str(value).lower()
-        if isinstance(value, bool)
-        else f'"{value}"'
-        if isinstance(value, str)
-        else str(value)
-    )

@@ -17,7 +17,7 @@ import httpx
 import redis.asyncio
 from hostile import BOUNDED, REFUSED
 
-from chaos.cluster import HAS_FAKETIME, LATER_LOWERING, LATER_MARK, MODEL, Cluster, EngineProcess
+from chaos.cluster import HAS_FAKETIME, LATER_LOWERING, LATER_MARK, MODEL, Cluster
 from chaos.load import CONNECTION, DESK, TOOLSET, Load, Registrations, register, tool
 
 STORE_GONE = frozenset({"store_unavailable", "engine_failed"})
@@ -29,6 +29,7 @@ CALM_S = 30.0
 """How long the load alone is measured before an attack."""
 MAX_SLOWER = 2.0
 """So many times its p99 alone may the load's p99 be beside an attack."""
+ASKING = {"model": MODEL, "messages": [{"role": "user", "content": "Go on."}], "max_tokens": 300}
 NO_FAKETIME = "" if HAS_FAKETIME else "libfaketime is not installed (Debian: apt-get install faketime)"
 
 
@@ -61,7 +62,7 @@ class Fault:
 
 
 @contextmanager
-def broken(scene: Scene, process: EngineProcess) -> Iterator[None]:
+def broken_engine(scene: Scene) -> Iterator[None]:
     """Note how long clients waited, at most, while an engine was broken."""
     start = time.monotonic()
     yield
@@ -110,7 +111,7 @@ async def redis_full(scene: Scene) -> None:
 async def engine_killed(scene: Scene) -> None:
     """Killed while it writes for several clients: the other one goes on with their streams."""
     engine = scene.cluster.engines[0]
-    with broken(scene, engine):
+    with broken_engine(scene):
         engine.kill()
         await asyncio.sleep(5)
     engine.start()
@@ -120,7 +121,7 @@ async def engine_killed(scene: Scene) -> None:
 
 async def engine_paused(scene: Scene) -> None:
     engine = scene.cluster.engines[0]
-    with broken(scene, engine):
+    with broken_engine(scene):
         engine.signal(signal.SIGSTOP)
         await asyncio.sleep(20)
         engine.signal(signal.SIGCONT)
@@ -129,7 +130,7 @@ async def engine_paused(scene: Scene) -> None:
 
 async def engine_restarted(scene: Scene) -> None:
     engine = scene.cluster.engines[1]
-    with broken(scene, engine):
+    with broken_engine(scene):
         engine.signal(signal.SIGTERM)
         await engine.ended()
         engine.start()
@@ -159,7 +160,7 @@ async def engine_forbidden(scene: Scene) -> None:
 
 async def misbehaving(scene: Scene, **fields: Any) -> None:
     engine = scene.cluster.engines[0]
-    with broken(scene, engine):
+    with broken_engine(scene):
         await engine.behave(**fields)
         await asyncio.sleep(6)
     await engine.behave(writes={}, masks_tokens=True)
@@ -253,7 +254,7 @@ async def long_stream(url: str) -> list[str]:
         "required": ["x"],
     }
     body = {
-        **asking("Go on."),
+        **ASKING,
         "tools": [tool("long", schema)],
         "tool_choice": "required",
         "max_tokens": 1600,
@@ -278,7 +279,7 @@ async def clock_moved(scene: Scene) -> None:
 async def clients_vanish(scene: Scene) -> None:
     """A hundred clients begin streams, and are gone without a word."""
     for _ in range(5):
-        connections = [await opened(scene, {**asking("Go on."), "stream": True}) for _ in range(20)]
+        connections = [await opened(scene, {**ASKING, "stream": True}) for _ in range(20)]
         await asyncio.sleep(0.2)
         for _, writer in connections:
             writer.transport.abort()
@@ -287,7 +288,7 @@ async def clients_vanish(scene: Scene) -> None:
 
 async def clients_read_slowly(scene: Scene) -> None:
     """Thirty clients begin streams, and do not read for eight seconds."""
-    connections = [await opened(scene, {**asking("Go on."), "stream": True}) for _ in range(30)]
+    connections = [await opened(scene, {**ASKING, "stream": True}) for _ in range(30)]
     await asyncio.sleep(8)
     for _, writer in connections:
         writer.close()
@@ -314,7 +315,7 @@ async def streams_aborted(scene: Scene) -> None:
 
     async def leave(number: int) -> None:
         async with places:
-            body = {**asking("Go on."), "toolset": TOOLSET, "tool_choice": "required", "stream": True}
+            body = {**ASKING, "toolset": TOOLSET, "tool_choice": "required", "stream": True}
             reader, writer = await opened(scene, body, number)
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 await reader.readuntil(b"data: ")
@@ -392,10 +393,6 @@ def p99(scene: Scene, start: float, end: float) -> tuple[float, int]:
     return (took[int(0.99 * len(took))] if took else 0.0), len(took)
 
 
-def asking(text: str) -> dict[str, Any]:
-    return {"model": MODEL, "messages": [{"role": "user", "content": text}], "max_tokens": 300}
-
-
 async def opened(scene: Scene, body: dict[str, Any] | None, number: int = 0):
     """A connection on which a request was sent: its head alone without a body."""
     port = scene.cluster.gateways[number % 2].port
@@ -430,5 +427,5 @@ SHARED_FAULTS = (
     Fault("clients-read-slowly", "30 clients do not read their streams for 8 s", clients_read_slowly),
     Fault("clients-send-slowly", "50 clients send a byte of their request each second", clients_send_slowly),
     Fault("streams-aborted", "1,000 clients leave their streams after the first token", streams_aborted),
-    Fault("hostile-schemas", "schemas made to harm are sent to both gateways for 20 s", hostile_schemas),
+    Fault("hostile-schemas", f"schemas made to harm are sent to both gateways for {ATTACK_S:.0f} s", hostile_schemas),
 )  # fmt: skip

@@ -7,12 +7,16 @@ import pytest
 from fake_runtime import FakeRuntime
 from serving import served
 
+from chaos.cluster import LATER_LOWERING, LATER_MARK, SMALL_RULE_CACHE
 from chaos.contention import contended
 from chaos.histories import Write, violation
 from chaos.load import Load
 from chaos.sqlite_kills import killed_writers
+from compiler import prepared_vocabulary
+from compiler.isolation import compile_job
 from gateway.app import create_app
 from gateway.settings import Settings
+from runtime.engines import request_mark
 
 
 def test_what_killed_writers_have_acknowledged_is_there(tmp_path):
@@ -52,3 +56,19 @@ def test_the_load_tells_valid_calls_from_others(calls, reason, is_wrong):
     load = Load([])
     assert load.judged("registered", calls, reason) == ("wrong" if is_wrong else "")
     assert bool(load.wrong) == is_wrong
+
+
+@pytest.mark.parametrize(
+    ("program", "module", "name"),
+    [
+        (LATER_LOWERING, compile_job, "LOWERING_VERSION"),
+        (LATER_MARK, request_mark, "VERSION"),
+        (SMALL_RULE_CACHE, prepared_vocabulary, "CACHE_LIMIT_BYTES"),
+    ],
+    ids=["LATER_LOWERING", "LATER_MARK", "SMALL_RULE_CACHE"],
+)
+def test_what_runs_before_a_program_changes_it(program, module, name, monkeypatch):
+    before = getattr(module, name)
+    monkeypatch.setattr(module, name, before)  # so that it is as before after the test
+    exec(program)
+    assert getattr(module, name) != before

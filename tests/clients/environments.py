@@ -63,11 +63,10 @@ class Environment:
 
     def run(self, url: str) -> Outcome:
         """Run the client's script against the gateway at `url`."""
-        if self.client.language == "JavaScript":  # Node.js looks for packages beside the script
-            for source in SCRIPTS.glob("*.mjs"):
-                shutil.copy(source, self.folder)
-        else:
+        if self.client.language == "Python":
             return self._run(SCRIPTS / self.client.script, url)
+        for source in SCRIPTS.glob("*.mjs"):  # Node.js looks for packages beside the script
+            shutil.copy(source, self.folder)
         return self._run(self.folder / self.client.script, url)
 
     def run_text(self, program: str) -> Outcome:

@@ -1,4 +1,9 @@
-"""Stand-ins for engines: random logits under masks, on real sockets; that of a vLLM server can misbehave."""
+"""Stand-ins for engines: random logits under masks, on real sockets; that of a vLLM server can misbehave.
+
+Each knows by which client the gateway asks its kind of engine (`client`), how the client's requests carry grammars
+(`write_grammar`; None: as marks for the plugin), and finds in a
+request its grammar (`grammar_in`) and how many tokens it asks for (`num_asked`).
+"""
 
 import asyncio
 import json
@@ -12,6 +17,7 @@ from serving import served
 from compiler.matcher import allocate_bitmask
 from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.request_mark import PLUGIN_MISSING, InvalidRequestMark, read_request_mark
+from runtime.engines.vllm_client import VllmClient
 from runtime.text.tokenizer import LoadedTokenizer
 
 SECRET = b"0123456789abcdef"
@@ -40,9 +46,15 @@ class LikelyToken(int):
 
 @dataclass
 class EngineStandIn:
-    """What stand-ins of all engines have; `text` is the tokenizer of the model that they serve."""
+    """What stand-ins of all engines have; `text` is the tokenizer of the model that they serve.
+
+    Without `masks_tokens` they write anything.
+    """
+
+    write_grammar = None
 
     text: LoadedTokenizer
+    masks_tokens: bool = True
     end_bias: float = 4.0
     bodies: list = field(default_factory=list)
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
@@ -140,7 +152,6 @@ class StandIn(EngineStandIn):
     grammar_of: object = None
     has_plugin: bool = True
     secret: bytes = SECRET
-    masks_tokens: bool = True
     honours_max_tokens: bool = True
     echoes_prompt: bool = True
     is_healthy: bool = True
@@ -150,6 +161,15 @@ class StandIn(EngineStandIn):
     num_faults: int = 10**9
     num_cached: int | None = None
     headers: list = field(default_factory=list)
+
+    def client(self, address):
+        return VllmClient(address)
+
+    def grammar_in(self, body):
+        return (body.get("structured_outputs") or {}).get("grammar")
+
+    def num_asked(self, body):
+        return body["max_tokens"]
 
     async def respond(self, scope, receive, send):
         while self.is_paused:
@@ -228,7 +248,7 @@ class StandIn(EngineStandIn):
         """Pairs of token ids and a finish reason; faults stand where `writes` says."""
         if len(body["prompt"]) + body["max_tokens"] > self.context_length:
             raise LongRequest(f"the model's maximum context length is {self.context_length} tokens")
-        grammar = (body.get("structured_outputs") or {}).get("grammar")
+        grammar = self.grammar_in(body)
         if grammar is not None and not self.has_plugin:
             return iter(
                 [([i], None) for i in self.text.tokenizer(PLUGIN_MISSING)["input_ids"]] + [([], "stop")]

@@ -1,6 +1,7 @@
 """What tests of the plugins share: the tiny model's files, a store with units in it, and marks of them."""
 
 import asyncio
+from dataclasses import replace
 from functools import cache
 
 from transformers import AutoConfig, AutoTokenizer
@@ -75,6 +76,20 @@ def look_up(store_url, tools=TOOLS, *, choice=REQUIRED, parallel=False, secret=S
 def marked(lookup, *, secret=SECRET, is_thinking=False, written_ids=()) -> str:
     """What a gateway sends for a grammar that was looked up."""
     return spell_request_mark(lookup.recipe, is_thinking=is_thinking, secret=secret, written_ids=written_ids)
+
+
+def _of_another(lookup, **changes) -> str:
+    return marked(replace(lookup, recipe=replace(lookup.recipe, **changes)))
+
+
+UNKEPT_MARKS = {
+    "signed with another secret": (lambda one: marked(one, secret=b"another secret, as long"), {}, "CALLGATE_SECRET"),
+    "of another vocabulary": (lambda one: _of_another(one, vocabulary="0" * 64), {}, "tokenizer"),
+    "of units that nobody stored": (lambda one: _of_another(one, tools=(("pay", "0" * 64),)), {}, "the store lacks the grammar of 'pay'"),
+    "in an engine with narrow logits": (marked, {"columns": 4000}, "4000 columns"),
+    "after what is not of its grammar": (lambda one: marked(one, written_ids=(65,)), {}, "the prompt ends with"),
+}  # fmt: skip
+"""Marks that no engine can keep: how a lookup is spelled, the options of the stand-in's engine, and the reason."""
 
 
 def ids(text: str) -> list[int]:

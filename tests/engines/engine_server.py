@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from ports import free_port
 
 from runtime.models import TINY_MODEL_FOLDER
 
@@ -26,7 +26,7 @@ _OWN_VARIABLES = ("CALLGATE_STORE", "CALLGATE_SECRET", "CALLGATE_SECRET_FILE")
 
 @dataclass(frozen=True)
 class EngineServer:
-    """A server; `log` is what it has printed. `kind` is what the gateway calls it: `vllm` or `sglang`."""
+    """A server; `log` is what it has printed. `kind` is what the gateway calls it, such as `vllm`."""
 
     kind: str
     port: int
@@ -77,13 +77,6 @@ def once_it_runs(gateway: httpx.Client, action: Callable[[], None]) -> Iterator[
         finally:
             is_answered.set()
         watching.result()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from completions_server import LikelyToken, LongRequest, StandIn, answer, body_o
 
 from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.request_mark import InvalidRequestMark
+from runtime.engines.sglang_client import SglangClient
 
 ABORTED_WITH = 198
 
@@ -16,6 +17,9 @@ class SglangStandIn(StandIn):
     """`is_incremental`: its events do not repeat what came before."""
 
     is_incremental: bool = False
+
+    def client(self, address):
+        return SglangClient(address)
 
     async def respond(self, scope, receive, send):
         path = scope["path"]

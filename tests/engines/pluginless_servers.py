@@ -9,6 +9,11 @@ import xgrammar as xgr
 from completions_server import EngineStandIn, StandIn, answer, body_of, event
 from gbnf_matcher import GbnfMatcher
 
+from compiler.grammar.gbnf import to_gbnf
+from compiler.grammar.plain_ebnf import to_plain_ebnf
+from runtime.engines.llama_client import LlamaClient
+from runtime.engines.vllm_client import VllmClient
+
 
 class EnginesMatcher:
     """Follows an output in vLLM's way: by xgrammar, over the tokenizer as it is.
@@ -29,9 +34,12 @@ class EnginesMatcher:
 
 @dataclass
 class StockStandIn(StandIn):
-    """A vLLM that takes a grammar at its word; `reads_grammars` false: it does not."""
+    """A vLLM that takes a grammar at its word."""
 
-    reads_grammars: bool = True
+    write_grammar = staticmethod(to_plain_ebnf)
+
+    def client(self, address):
+        return VllmClient(address, ending_ids=self.text.vocabulary.stop_ids)
 
     @cached_property
     def compiler(self):
@@ -42,8 +50,8 @@ class StockStandIn(StandIn):
         return xgr.GrammarCompiler(info)
 
     def tokens(self, body):
-        grammar = (body.get("structured_outputs") or {}).get("grammar")
-        matcher = EnginesMatcher(grammar, self.compiler) if grammar and self.reads_grammars else None
+        grammar = self.grammar_in(body) if self.masks_tokens else None
+        matcher = EnginesMatcher(grammar, self.compiler) if grammar else None
         return self.sampled(body, matcher, 0)
 
     def masked(self, logits, body, matcher):
@@ -86,14 +94,23 @@ def ends_inside_character(text):
 
 @dataclass
 class LlamaStandIn(EngineStandIn):
-    """A llama-server, which reads grammars as xgrammar does; `masks` false: it reads none.
+    """A llama-server, which reads grammars as xgrammar does.
 
     It tells the tokens of a character that takes several once the character is whole, and only the last one.
     `wants` is the model's first choice wherever a log probability is told; None: what is written.
     """
 
-    masks: bool = True
     wants: int | None = None
+    write_grammar = staticmethod(to_gbnf)
+
+    def client(self, address):
+        return LlamaClient(address, self.text.prepared)
+
+    def grammar_in(self, body):
+        return body.get("grammar")
+
+    def num_asked(self, body):
+        return body["n_predict"]
 
     async def respond(self, scope, receive, send):
         match scope["path"]:
@@ -112,7 +129,7 @@ class LlamaStandIn(EngineStandIn):
 
     def tokens(self, body):
         """Pairs of a token id and how the answer ends with it."""
-        gbnf = body.get("grammar") if self.masks else None
+        gbnf = self.grammar_in(body) if self.masks_tokens else None
         matcher = None
         if gbnf:
             matcher = OneToken(gbnf) if _ONE_TOKEN.fullmatch(gbnf) else GbnfMatcher(gbnf, self.text.prepared)

@@ -13,6 +13,7 @@ from whole_outputs import calls_of
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.llama_client import LlamaClient
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
 from runtime.engines.vllm_client import VllmClient
@@ -62,7 +63,7 @@ GUARDED = Tool(
 )
 """What it takes needs a guard: engines without our plugin do not keep it by themselves."""
 REQUEST = CompletionRequest(model_id="remote", prompt_ids=[1], max_tokens=9, sampling=Sampling())
-SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
+VALIDATORS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in (*TOOLS, GUARDED)}
 WATCH = WatchSettings(probe_s=0.2, canary_s=300, first_retry_s=0.05, last_retry_s=0.2, stall_s=2)
 SETTINGS = RemoteSettings(watch=WATCH)
 
@@ -100,15 +101,25 @@ def load_text(folder):
     return load_tokenizer(model, model_id="remote")
 
 
-def answering(*pieces, **headers):
-    """A client of an engine that answers everything with these pieces of bytes."""
+def transport_of(*pieces, status=200, **headers):
+    """The transport of a client whose engine answers everything with these pieces of bytes."""
 
     async def content():
         for piece in pieces:
             yield piece
 
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=content(), headers=headers))
-    return VllmClient(EngineAddress("http://engine"), transport=transport)
+    return httpx.MockTransport(lambda _: httpx.Response(status, content=content(), headers=headers))
+
+
+def answering(*pieces, **headers):
+    """A client of a vLLM that answers everything with these pieces of bytes."""
+    return VllmClient(EngineAddress("http://engine"), transport=transport_of(*pieces, **headers))
+
+
+def llama_answering(text, *sent):
+    """A client of a llama-server that answers everything with these events."""
+    pieces = [b"data: " + json.dumps(event).encode() + b"\n\n" for event in sent]
+    return LlamaClient(EngineAddress("http://engine"), text.prepared, transport=transport_of(*pieces))
 
 
 async def tokens_of(client):
@@ -155,6 +166,9 @@ class Remote:
     async def ready(self):
         return await self.settled(lambda health: health.is_ready)
 
+    async def all_ready(self):
+        return await self.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
+
 
 async def until(condition):
     """Wait until what other tasks and threads do makes a condition true."""
@@ -163,17 +177,21 @@ async def until(condition):
 
 
 @asynccontextmanager
-async def remote_over(text, *stand_ins, settings=SETTINGS, wait=True, client=VllmClient, write_grammar=None):
-    """A remote runtime over stand-ins that are served; with `wait`, once one of them takes requests."""
+async def remote_over(text, *stand_ins, settings=SETTINGS, wait=True):
+    """A remote runtime over stand-ins of one kind; with `wait`, once one of them takes requests."""
     linked = Linked(GrammarCache(None, secret=SECRET))
+    stand_ins = stand_ins or (StandIn(text),)
     async with AsyncExitStack() as stack:
-        urls = []
-        for stand_in in stand_ins or (StandIn(text),):
+        clients = []
+        for stand_in in stand_ins:
             stand_in.grammar_of = linked
-            urls.append(stack.enter_context(serving(stand_in)))
-        clients = [client(EngineAddress(url)) for url in urls]
+            clients.append(stand_in.client(EngineAddress(stack.enter_context(serving(stand_in)))))
         runtime = RemoteRuntime(
-            replace(text, model_id="remote"), clients, settings, secret=SECRET, write_grammar=write_grammar
+            replace(text, model_id="remote"),
+            clients,
+            settings,
+            secret=SECRET,
+            write_grammar=stand_ins[0].write_grammar,
         )
         stack.push_async_callback(linked.grammars.close)
         stack.push_async_callback(runtime.close)
@@ -195,11 +213,19 @@ def forbidden(text):
     return text.vocabulary.tokens.index(b"\0")
 
 
+async def answer_of(remote, request):
+    """The calls and the end of an answer, which is valid."""
+    events = await events_of(remote, request)
+    (end,) = assert_valid(events, request)
+    return calls_of(events), end
+
+
 def assert_valid(events, request):
+    """Check the calls and the lengths of all choices; returns their ends."""
     finished = [event for event in events if isinstance(event, Finished)]
     assert len(finished) == request.num_choices
     for end in finished:
         assert end.stats.num_output_tokens <= request.max_tokens
         for name, arguments in calls_of(events, end.choice):
-            SCHEMAS[name].validate(json.loads(arguments))
+            VALIDATORS[name].validate(json.loads(arguments))
     return finished

@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from stand_in_vllm import allow_only, open_rows
 
 VERSION = "0.5.23"
 
@@ -59,16 +60,6 @@ class GrammarRow(NamedTuple):
     grammar: Any
 
 
-class Tensor:
-    """As much of a tensor as is used."""
-
-    def __init__(self, rows: np.ndarray) -> None:
-        self.rows = rows
-
-    def numpy(self) -> np.ndarray:
-        return self.rows
-
-
 class BaseGrammarObject:
     def __init__(self):
         self.finished = False
@@ -107,12 +98,10 @@ class XGrammarGrammar(BaseGrammarObject):
             raise ValueError(f"Tokens not accepted: {token}")
 
     def fill_vocab_mask(self, vocab_mask, idx):
-        row = vocab_mask.numpy()[idx]
-        row[:] = 0
-        row[self.token >> 5] = 1 << (self.token & 31)
+        allow_only(self.token, vocab_mask, idx)
 
     def allocate_vocab_mask(self, vocab_size: int, batch_size: int, device):
-        return Tensor(np.full((batch_size, -(-vocab_size // 32)), -1, dtype=np.int32))
+        return open_rows(batch_size, vocab_size)
 
     @staticmethod
     def move_vocab_mask(vocab_mask, device):

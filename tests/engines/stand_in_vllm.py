@@ -41,13 +41,23 @@ class StructuredOutputGrammar(ABC):
 
 
 class Tensor:
-    """As much of a tensor as the manager uses."""
+    """As much of a tensor as engines use for bitmasks."""
 
     def __init__(self, rows: np.ndarray) -> None:
         self.rows = rows
 
     def numpy(self) -> np.ndarray:
         return self.rows
+
+
+def open_rows(num_rows: int, columns: int) -> Tensor:
+    """Rows of a bitmask that allow everything."""
+    return Tensor(np.full((num_rows, -(-columns // 32)), -1, dtype=np.int32))
+
+
+def allow_only(token: int, bitmask: Tensor, row: int) -> None:
+    bitmask.numpy()[row] = 0
+    bitmask.numpy()[row, token >> 5] = 1 << (token & 31)
 
 
 class OwnGrammar(StructuredOutputGrammar):
@@ -66,9 +76,7 @@ class OwnGrammar(StructuredOutputGrammar):
         pass
 
     def fill_bitmask(self, bitmask, batch_index):
-        row = bitmask.numpy()[batch_index]
-        row[:] = 0
-        row[self.token >> 5] = 1 << (self.token & 31)
+        allow_only(self.token, bitmask, batch_index)
 
     def is_terminated(self):
         return False
@@ -92,7 +100,7 @@ class XgrammarBackend:
         return OwnGrammar(grammar_spec)
 
     def allocate_token_bitmask(self, max_num_seqs: int):
-        return Tensor(np.full((max_num_seqs, -(-self.vocab_size // 32)), -1, dtype=np.int32))
+        return open_rows(max_num_seqs, self.vocab_size)
 
 
 class StructuredOutputManager:

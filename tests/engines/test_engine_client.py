@@ -1,32 +1,29 @@
 """The client of one engine: busy is not dead, and no answer is read without end."""
 
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 from completions_server import StandIn, serving
-from remote_engines import REQUEST, answering, load_text, tokens_of
+from remote_engines import REQUEST, answering, tokens_of
 
 from runtime.engines import client as engine_client
 from runtime.engines.client import EngineAddress
-from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.event_stream import EventLimits
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineBroke
-from runtime.request import Sampling
 
 NUM_STREAMS = 272
 """As many as a gateway admits by default."""
 
 
-async def test_probes_are_answered_beside_as_many_streams_as_may_run(tmp_path):
-    text = load_text(tmp_path)
+async def test_probes_are_answered_beside_as_many_streams_as_may_run(text):
     stand_in = StandIn(text, writes={0: "stall"})
-    body = CompletionRequest(model_id="remote", prompt_ids=[1, 2], max_tokens=9, sampling=Sampling())
     with serving(stand_in) as url:
         client = VllmClient(EngineAddress(url))
         async with AsyncExitStack() as streams:
             for _ in range(NUM_STREAMS):
-                await streams.enter_async_context(client.completion(body))
+                await streams.enter_async_context(client.completion(replace(REQUEST, prompt_ids=[1, 2])))
             assert await client.is_healthy()
             assert await client.num_running() == NUM_STREAMS
         await client.close()
@@ -43,11 +40,8 @@ async def test_a_long_answer_to_a_probe_is_refused(monkeypatch):
 async def test_events_are_joined_from_whatever_pieces_come(size):
     stream = b'data: {"choices": [{"token_ids": [5]}]}\n\n: a comment\ndata: {"choices": [{"token_ids": [6, 7]}]}\n\n'
     stream += b"data: [DONE]\n\n"
-    assert await tokens_of(answering(*(stream[i : i + size] for i in range(0, len(stream), size)))) == [
-        5,
-        6,
-        7,
-    ]
+    pieces = (stream[i : i + size] for i in range(0, len(stream), size))
+    assert await tokens_of(answering(*pieces)) == [5, 6, 7]
 
 
 async def test_an_event_longer_than_its_request_explains_is_refused():

@@ -17,12 +17,13 @@ NUM_CALLS = 6
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     folder = tmp_path_factory.mktemp("llama")
-    with running_llama(folder) as url:
+    file = smollm2_file()
+    with running_llama(folder, model=file) as server:
         model = ModelSettings(
-            model=str(smollm2_file()),
+            model=str(file),
             model_name="smollm2",
             engine="llama_server",
-            engine_url=(url,),
+            engine_url=(server.url,),
             prompt_tools="none",
         )
         with gateway_before(model, folder, compile_workers=0) as client:

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 import toy_model
 from completions_server import StandIn
-from remote_engines import SETTINGS, assert_valid, events_of, remote_over
-from whole_outputs import calls_of
+from remote_engines import SETTINGS, answer_of, assert_valid, events_of, remote_over
+from whole_outputs import calls_of, text_of
 
 from compiler.response_format import ResponseFormat
 from runtime.errors import DeadlineExceeded, RequestRefused
-from runtime.events import Finished, TextDelta
+from runtime.events import Finished
 from runtime.selection import DRAFT, Selection
 
 NUM_DRAWS = 100
@@ -76,7 +76,7 @@ async def toy_answers(text, selection, num_draws=NUM_DRAWS):
                 return await events_of(remote, request)
 
         answers = await asyncio.gather(*map(answered, asked))
-    told = [json.loads("".join(e.text for e in events if isinstance(e, TextDelta))) for events in answers]
+    told = [json.loads(text_of(events)) for events in answers]
     return told, [events[-1].stats.selection for events in answers], engine
 
 
@@ -94,7 +94,7 @@ async def test_accepted_answers_have_the_models_distribution(text):
     # Of ten attempts, nine are drafts; this is four standard deviations below the mean.
     assert len(accepted) > NUM_DRAWS * (1 - (1 - valid) ** 9 - 0.2)
     assert toy_model.distance(distribution(accepted), conditional) < 0.2  # 0.06 on average
-    unmasked = [body for body in engine.requests if "structured_outputs" not in body]
+    unmasked = [body for body in engine.requests if not engine.grammar_in(body)]
     assert len(unmasked) == sum(s.num_draws - (not s.is_exact) for s in selections)
     for selection in selections:
         assert selection.strategy == "accept"
@@ -109,19 +109,6 @@ async def test_drafts_are_given_up_where_they_leave_the_grammar(text):
     assert {draft.num_good for draft in broken} <= {0, 1, 2, 3, 4}
 
 
-async def test_an_answer_that_is_accepted_in_no_draft_is_masked(text):
-    stand_in = StandIn(text)
-    async with remote_over(text, stand_in) as remote:
-        lookup = await remote.grammar()
-        stand_in.bodies.clear()
-        events = await events_of(remote, request := remote.request(lookup, selection=Selection("accept", 3)))
-        (end,) = assert_valid(events, request)
-        assert calls_of(events)
-        assert (end.stats.selection.num_draws, len(end.stats.selection.broken)) == (3, 2)
-        masks = ["structured_outputs" in body for body in stand_in.requests]
-        assert masks == [False, False, True]
-
-
 async def test_a_draft_is_shown_to_the_engine_that_writes_anew(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
@@ -132,14 +119,9 @@ async def test_a_draft_is_shown_to_the_engine_that_writes_anew(text):
         assert_valid(events, request)
         assert calls_of(events, 0)
         assert calls_of(events, 1)
-        assert sorted("structured_outputs" in body for body in stand_in.requests) == [
-            False,
-            False,
-            True,
-            True,
-        ]
         num_prompt = len(await remote.runtime.prompt_ids(request))
-        masked = [body for body in stand_in.requests if "structured_outputs" in body]
+        masked = [body for body in stand_in.requests if stand_in.grammar_in(body)]
+        assert len(masked) == 2 == len(stand_in.requests) - len(masked)
         assert all(len(body["prompt"]) > num_prompt + 20 for body in masked)
         ends = [event for event in events if isinstance(event, Finished)]
         assert {end.stats.num_prompt_tokens for end in ends} == {num_prompt}
@@ -150,7 +132,7 @@ async def test_a_draft_that_is_valid_is_the_answer(text):
     async with remote_over(text, stand_in) as remote:
         stand_in.writes = {0: text.vocabulary.tokens.index(b"a"), 1: "stop"}
         request = remote.request(await remote.grammar("auto"), selection=DRAFT, max_tokens=20)
-        (end,) = assert_valid(await events_of(remote, request), request)
+        _, end = await answer_of(remote, request)
         assert (end.stats.selection.is_exact, end.stats.selection.num_draws) == (True, 1)
 
 

@@ -123,18 +123,19 @@ def test_a_streamed_call_has_valid_arguments(openai_client):
     jsonschema_rs.validate(PAY, json.loads(text))
 
 
+def shown_tools(client, body):
+    """The tools in the prompt of a request: this model's template shows names only, a line each."""
+    tokens = client.post("/tokenize", json=body).json()["tokens"]
+    text = client.post("/detokenize", json={"model": "big", "tokens": tokens}).json()["prompt"]
+    return text.partition("XML tags:\n<tools>")[2].partition("</tools>")[0].split()
+
+
 @pytest.mark.parametrize(
     ("prompt_tools", "shown"), [("all", ["pay", "now"]), (None, ["pay"]), ("allowed", ["pay"]), ("none", [])]
 )
-def test_the_prompt_shows_the_tools_that_are_asked_for(engines, prompt_tools, shown):
-    client, _ = engines
+def test_the_prompt_shows_the_tools_that_are_asked_for(client, prompt_tools, shown):
     body = {"model": "big", "messages": HELLO, "tools": TOOLS, "tool_choice": NAMED}
-    answer = client.post("/tokenize", json=body | ({"prompt_tools": prompt_tools} if prompt_tools else {}))
-    text = client.post("/detokenize", json={"model": "big", "tokens": answer.json()["tokens"]}).json()[
-        "prompt"
-    ]
-    # This model's template shows names only, a line each.
-    assert text.partition("XML tags:\n<tools>")[2].partition("</tools>")[0].split() == shown
+    assert shown_tools(client, body | ({"prompt_tools": prompt_tools} if prompt_tools else {})) == shown
 
 
 def test_a_toolset_says_which_of_its_tools_prompts_show(client):
@@ -149,14 +150,8 @@ def test_a_toolset_says_which_of_its_tools_prompts_show(client):
         {"type": "function", "function": {"name": f"{name}_pay"}} for name in ("quiet", "loud", "plain")
     ]}}  # fmt: skip
     body = {"model": "big", "messages": HELLO, "toolset": ["quiet", "loud", "plain"], "tool_choice": choice}
-
-    def shown(**options):
-        tokens = client.post("/tokenize", json=body | options).json()["tokens"]
-        text = client.post("/detokenize", json={"model": "big", "tokens": tokens}).json()["prompt"]
-        return text.partition("XML tags:\n<tools>")[2].partition("</tools>")[0].split()
-
-    assert shown() == ["loud_pay", "loud_now", "plain_pay"]
-    assert shown(prompt_tools="none") == []
+    assert shown_tools(client, body) == ["loud_pay", "loud_now", "plain_pay"]
+    assert shown_tools(client, body | {"prompt_tools": "none"}) == []
 
 
 def test_an_unknown_choice_of_shown_tools_is_refused(client):
@@ -170,7 +165,7 @@ def test_an_unknown_choice_of_shown_tools_is_refused(client):
 
 
 def test_a_gateway_that_has_started_has_tried_its_engines(configured):
-    """In a rolling upgrade, each new gateway refused all requests of its first seconds."""
+    """Else each new gateway of a rolling upgrade would refuse the requests of its first seconds."""
     settings, _ = configured
     with served(server_of(create_app(settings), settings)) as client:
         asked = {"model": "big", "messages": HELLO, "max_tokens": 2}

@@ -1,7 +1,6 @@
 """The plugin inside SGLang, against a stand-in that has SGLang's names and signatures."""
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from engine_models import (
     OWN,
     REQUIRED,
     SECRET,
+    UNKEPT_MARKS,
     ids,
     look_up,
     marked,
@@ -20,11 +20,12 @@ from engine_models import (
     tokenizer,
 )
 from random_decoding import flags
+from stand_in_vllm import Tensor
 
 from compiler.matcher import allocate_bitmask
 from runtime.engines.engine_hooks import UnknownEngine
 from runtime.engines.settings import PluginSettings
-from runtime.engines.sglang.plugin import install, register
+from runtime.engines.sglang.plugin import install
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def test_logits_are_masked_by_sglangs_own_operation(start, lookup):
     (request,) = asked(start(), marked(lookup))
     logits = np.zeros((1, prepared().vocabulary.width))
     request.grammar.apply_vocab_mask(
-        logits=logits, vocab_mask=request.grammar.move_vocab_mask(stand_in.Tensor(masks([request])), "cpu")
+        logits=logits, vocab_mask=request.grammar.move_vocab_mask(Tensor(masks([request])), "cpu")
     )
     assert np.flatnonzero(np.isfinite(logits[0])).tolist() == [ids(CALL)[0]]
 
@@ -149,20 +150,11 @@ def test_sglang_remembers_no_grammar_of_a_mark(start, lookup):
     assert [key[1] for key in manager.grammar_backend.cache] == [OWN]
 
 
-REFUSALS = {
-    "signed with another secret": (lambda lookup: marked(lookup, secret=b"another secret, as long"), {}, "CALLGATE_SECRET"),
-    "of another vocabulary": (lambda lookup: marked(replace(lookup, recipe=replace(lookup.recipe, vocabulary="0" * 64))), {}, "tokenizer"),
-    "of units that nobody stored": (lambda lookup: marked(replace(lookup, recipe=replace(lookup.recipe, tools=(("pay", "0" * 64),)))), {}, "the store lacks the grammar of 'pay'"),
-    "in an engine with narrow logits": (marked, {"columns": 4000}, "4000 columns"),
-    "after what is not of its grammar": (lambda lookup: marked(lookup, written_ids=(65,)), {}, "the prompt ends with"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", REFUSALS)
+@pytest.mark.parametrize("case", UNKEPT_MARKS)
 def test_a_mark_that_cannot_be_kept_ends_its_request_and_says_why(start, lookup, case):
-    spec, options, reason = REFUSALS[case]
+    spell, options, reason = UNKEPT_MARKS[case]
     manager = start(**options)
-    (request,) = asked(manager, spec(lookup), is_failing=True)
+    (request,) = asked(manager, spell(lookup), is_failing=True)
     assert reason in request.aborted_for
     assert not manager.grammar_backend.cache
     assert np.flatnonzero(flags(masks(asked(manager, OWN), 4000)[0], 4000)).tolist() == [65]
@@ -253,38 +245,3 @@ def test_other_parameters_are_refused(sglang, monkeypatch, owner, method):
     monkeypatch.setattr(getattr(sglang, owner), method, lambda self, something: None)
     with pytest.raises(UnknownEngine, match=f"another {owner}.{method}"):
         sglang.start(stand_in.scheduler(tokenizer(), model_config()))
-
-
-def test_without_settings_sglang_stays_as_it_is(monkeypatch):
-    placed = stand_in.put_in_place(monkeypatch)
-    for name in ("CALLGATE_STORE", "CALLGATE_SECRET", "CALLGATE_SECRET_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    register()
-    assert not placed.HookRegistry.hooks
-
-
-def test_the_entry_point_of_sglangs_plugins_registers_it(monkeypatch, store_url):
-    placed = stand_in.put_in_place(monkeypatch)
-    monkeypatch.setenv("CALLGATE_STORE", store_url)
-    monkeypatch.setenv("CALLGATE_SECRET", SECRET.decode())
-    register()
-    assert len(placed.HookRegistry.hooks) == 2
-
-
-def test_bad_settings_end_the_process(monkeypatch):
-    """SGLang logs what a plugin raises, and goes on without it."""
-    stand_in.put_in_place(monkeypatch)
-    monkeypatch.setenv("CALLGATE_STORE", "sqlite:///tmp/none")
-    for name in ("CALLGATE_SECRET", "CALLGATE_SECRET_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(SystemExit, match="callgate: neither CALLGATE_SECRET"):
-        register()
-
-
-def test_the_package_names_the_entry_point():
-    import tomllib
-    from pathlib import Path
-
-    text = Path(__file__).parents[2].joinpath("pyproject.toml").read_text("utf-8")
-    points = tomllib.loads(text)["project"]["entry-points"]["sglang.srt.plugins"]
-    assert points == {"callgate": f"{register.__module__}:{register.__name__}"}

@@ -64,7 +64,7 @@ def test_what_comes_together_is_one_event():
 
 @pytest.mark.parametrize(("num_logprobs", "num_kept"), [(None, []), (0, [0] * 3), (1, [1] * 3), (5, [2] * 3)])
 def test_only_log_probabilities_that_the_request_asked_for_are_kept(num_logprobs, num_kept):
-    """An engine that sent them unasked filled the memory with what no client had asked for."""
+    """Else an engine that sends them unasked would fill the memory with what no client has asked for."""
     output = an_output(100, b"", num_logprobs)
     tops = ((ord("b"), -0.5), (ord("a"), -0.1))
     (delta,) = output.take(SampledToken(byte, -0.1, tops) for byte in b'"ab')

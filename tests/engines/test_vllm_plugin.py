@@ -1,7 +1,6 @@
 """The plugin inside vLLM, against a stand-in that has vLLM's names and signatures."""
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from engine_models import (
     REQUIRED,
     SECRET,
     TOOLS,
+    UNKEPT_MARKS,
     ids,
     look_up,
     marked,
@@ -29,7 +29,7 @@ from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.masked_output import OutputRefused
 from runtime.engines.request_mark import InvalidRequestMark
 from runtime.engines.settings import PluginSettings
-from runtime.engines.vllm.plugin import install, register
+from runtime.engines.vllm.plugin import install
 
 
 @pytest.fixture
@@ -138,8 +138,6 @@ def test_an_output_goes_on_behind_what_the_prompt_ends_with(start, lookup):
     grammar_of(requests).accept_tokens("r0", ids(CALL)[9:11])
     grammar_of(requests).reset()
     assert (masks(manager, requests)[0] == expected[0]).all()
-    with pytest.raises(OutputRefused, match="the prompt ends with"):
-        asked(manager, marked(lookup, written_ids=(65,)))
 
 
 def test_a_refused_token_changes_nothing(start, lookup):
@@ -189,21 +187,12 @@ def test_a_mask_that_cannot_be_filled_ends_no_engine_that_speculates(start, look
     assert grammar_of(requests, "r1").accept_tokens("r1", first)
 
 
-REFUSALS = {
-    "signed with another secret": (lambda lookup: marked(lookup, secret=b"another secret, as long"), {}, InvalidRequestMark, "CALLGATE_SECRET"),
-    "of another vocabulary": (lambda lookup: marked(replace(lookup, recipe=replace(lookup.recipe, vocabulary="0" * 64))), {}, GrammarUnavailable, "tokenizer"),
-    "of units that nobody stored": (lambda lookup: marked(replace(lookup, recipe=replace(lookup.recipe, tools=(("pay", "0" * 64),)))), {}, GrammarUnavailable, "the store lacks the grammar of 'pay'"),
-    "in an engine with narrow logits": (marked, {"columns": 4000}, OutputRefused, "4000 columns"),
-    "in an engine that masks after thoughts only": (marked, {"reasoning_parser": "qwen3"}, GrammarUnavailable, "enable_in_reasoning"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", REFUSALS)
+@pytest.mark.parametrize("case", UNKEPT_MARKS)
 def test_a_mark_that_cannot_be_kept_fails_its_request(start, lookup, case):
-    spec, options, error, reason = REFUSALS[case]
+    spell, options, reason = UNKEPT_MARKS[case]
     manager = start(**options)
-    with pytest.raises(error, match=reason):
-        asked(manager, spec(lookup))
+    with pytest.raises((InvalidRequestMark, GrammarUnavailable, OutputRefused), match=reason):
+        asked(manager, spell(lookup))
     assert np.flatnonzero(flags(masks(manager, asked(manager, OWN))[0], 4000)).tolist() == [65]
 
 
@@ -214,7 +203,9 @@ def test_an_engine_that_would_not_stop_is_refused(start, lookup):
         manager.grammar_init(request)
 
 
-def test_thoughts_in_an_engine_that_masks_them_are_served(start, lookup):
+def test_in_an_engine_with_a_parser_of_thoughts_marks_need_masks_in_thoughts(start, lookup):
+    with pytest.raises(GrammarUnavailable, match="enable_in_reasoning"):
+        asked(start(reasoning_parser="qwen3"), marked(lookup))
     manager = start(reasoning_parser="qwen3", enable_in_reasoning=True)
     assert masks(manager, asked(manager, marked(lookup))).any()
 
@@ -246,31 +237,6 @@ def test_other_parameters_are_refused(monkeypatch, store_url, owner, method):
     monkeypatch.setattr(getattr(placed, owner), method, lambda self, something: None)
     with pytest.raises(UnknownEngine, match=f"another .*{method}"):
         install(PluginSettings(store_url, SECRET, 2**26), placed.vllm)
-
-
-def test_without_settings_vllm_stays_as_it_is(monkeypatch):
-    placed = stand_in.put_in_place(monkeypatch)
-    for name in ("CALLGATE_STORE", "CALLGATE_SECRET", "CALLGATE_SECRET_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    register()
-    assert "compile_grammar" not in vars(placed.backend)
-
-
-def test_the_entry_point_of_vllms_plugins_registers_it(monkeypatch, store_url):
-    placed = stand_in.put_in_place(monkeypatch)
-    monkeypatch.setenv("CALLGATE_STORE", store_url)
-    monkeypatch.setenv("CALLGATE_SECRET", SECRET.decode())
-    register()
-    assert "compile_grammar" in vars(placed.backend)
-
-
-def test_the_package_names_the_entry_point():
-    import tomllib
-    from pathlib import Path
-
-    text = Path(__file__).parents[2].joinpath("pyproject.toml").read_text("utf-8")
-    points = tomllib.loads(text)["project"]["entry-points"]["vllm.general_plugins"]
-    assert points == {"callgate": f"{register.__module__}:{register.__name__}"}
 
 
 def test_tools_of_the_test_have_a_guard(lookup):

@@ -208,11 +208,11 @@ VARIANTS = {
 }
 
 
-def helm_binary() -> str:
-    beside = Path(sys.executable).parent / "helm"
-    found = shutil.which("helm") or (str(beside) if beside.exists() else None)
+def installed(program: str) -> str:
+    """The path of a program, on the PATH or beside this Python; skips the test where there is none."""
+    found = shutil.which(program) or shutil.which(program, path=Path(sys.executable).parent)
     if found is None:
-        pytest.skip(f"no helm here; {INSTALL}")
+        pytest.skip(f"no {program} here; {INSTALL}")
     return found
 
 
@@ -220,7 +220,7 @@ def run_helm(command: str, values: str, *arguments: str) -> subprocess.Completed
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as values_file:
         values_file.write(values)
         values_file.flush()
-        line = [helm_binary(), *command.split(), str(CHART), "--values", values_file.name, *arguments]
+        line = [installed("helm"), *command.split(), str(CHART), "--values", values_file.name, *arguments]
         return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -248,6 +248,27 @@ def templates_of(workload):
 
 def pod_templates(objects):
     return [template for workload in objects.values() for template in templates_of(workload)]
+
+
+def pod_of(objects, component):
+    """The pods of a component that has one kind of them: `gateway`, `engine`, `redis` or `model`."""
+    [spec] = [
+        template["spec"]
+        for template in pod_templates(objects)
+        if template["metadata"]["labels"]["app.kubernetes.io/component"] == component
+    ]
+    return spec
+
+
+def container_of(objects, component):
+    [container] = pod_of(objects, component)["containers"]
+    return container
+
+
+def alerts_of(values):
+    """The group of alerts that the chart makes."""
+    [group] = render(values)["PrometheusRule", "release-callgate-gateway"]["spec"]["groups"]
+    return group
 
 
 def expanded_arguments(values, command, variables):

@@ -1,15 +1,11 @@
 """The chart's alerts, in Prometheus' own rule tests: what makes each one fire, what it says, and what does not."""
 
 import json
-import shutil
 import subprocess
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 
-import pytest
 import yaml
-from rendered_chart import INSTALL, MONITORED, SCALED_ENGINES, SGLANG, render
+from rendered_chart import MONITORED, SCALED_ENGINES, SGLANG, alerts_of, installed
 
 RELEASE = {"namespace": "here", "job": "release-callgate"}
 HTTP = "http_server_request_duration_seconds_count"
@@ -235,22 +231,9 @@ TRIALS = {
 }
 
 
-def rules_of(values):
-    [group] = render(values)["PrometheusRule", "release-callgate-gateway"]["spec"]["groups"]
-    return group
-
-
-def promtool():
-    beside = Path(sys.executable).parent / "promtool"
-    found = shutil.which("promtool") or (str(beside) if beside.exists() else None)
-    if found is None:
-        pytest.skip(f"no promtool here; {INSTALL}")
-    return found
-
-
 def expected(trial):
     """The alerts that fire, as promtool compares them: with all their labels and annotations."""
-    [rule] = [rule for rule in rules_of(trial.values)["rules"] if rule["alert"] == trial.alert]
+    [rule] = [rule for rule in alerts_of(trial.values)["rules"] if rule["alert"] == trial.alert]
     return [
         {"exp_labels": rule["labels"] | labels, "exp_annotations": rule["annotations"] | {"summary": summary}}
         for summary, labels in trial.fired.items()
@@ -260,7 +243,7 @@ def expected(trial):
 def test_each_alert_fires_when_it_should(tmp_path):
     """One run for all trials with the same values; promtool names the trials that differ."""
     for values in {trial.values for trial in TRIALS.values()}:
-        (tmp_path / "rules.yml").write_text(json.dumps({"groups": [rules_of(values)]}), "utf-8")
+        (tmp_path / "rules.yml").write_text(json.dumps({"groups": [alerts_of(values)]}), "utf-8")
         trials = {name: trial for name, trial in TRIALS.items() if trial.values == values}
         tests = [
             {
@@ -281,7 +264,7 @@ def test_each_alert_fires_when_it_should(tmp_path):
             yaml.safe_dump({"rule_files": ["rules.yml"], "tests": tests}), "utf-8"
         )
         done = subprocess.run(
-            [promtool(), "test", "rules", "tests.yml"],
+            [installed("promtool"), "test", "rules", "tests.yml"],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -293,12 +276,12 @@ def test_each_alert_fires_when_it_should(tmp_path):
 
 def test_every_alert_has_a_trial_in_which_it_fires():
     fired = {trial.alert for trial in TRIALS.values() if trial.fired}
-    assert fired == {rule["alert"] for rule in rules_of(MONITORED)["rules"]}
+    assert fired == {rule["alert"] for rule in alerts_of(MONITORED)["rules"]}
 
 
 def test_alerts_of_two_releases_are_not_the_same():
-    """The Alertmanager takes alerts with the same labels for one: the end of one ended the other."""
-    for rule in rules_of(MONITORED)["rules"]:
+    """The Alertmanager takes alerts with the same labels for one: the end of one would end the other."""
+    for rule in alerts_of(MONITORED)["rules"]:
         assert rule["labels"].items() >= RELEASE.items()
-    renamed = rules_of(MONITORED.replace("metrics:", "metrics:\n  job: callgate-of-mine"))
+    renamed = alerts_of(MONITORED.replace("metrics:", "metrics:\n  job: callgate-of-mine"))
     assert {rule["labels"]["job"] for rule in renamed["rules"]} == {"callgate-of-mine"}

@@ -17,7 +17,9 @@ from rendered_chart import (
     SCALED,
     SCALED_BY_QUEUE,
     VARIANTS,
-    helm_binary,
+    container_of,
+    installed,
+    pod_of,
     pod_templates,
     render,
     run_helm,
@@ -48,11 +50,6 @@ CUSTOM = {
     "monitoring.coreos.com/v1",
 }
 """Groups that are not Kubernetes' own; of their objects, only pod templates are validated."""
-
-
-@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS.keys())
-def variant(request):
-    return render(request.param)
 
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS.keys())
@@ -107,8 +104,7 @@ def test_values_arrive_in_the_settings():
 def test_every_command_in_a_gateway_pod_has_its_settings():
     """`callgate store gc` in a pod must not collect by the defaults."""
     objects = render("{}")
-    spec = objects["Deployment", "release-callgate-gateway"]["spec"]["template"]["spec"]
-    gateway = spec["containers"][0]
+    spec, gateway = pod_of(objects, "gateway"), container_of(objects, "gateway")
     [mount] = [mount for mount in gateway["volumeMounts"] if mount["name"] == "config"]
     [volume] = [volume for volume in spec["volumes"] if volume["name"] == "config"]
     [name] = objects["ConfigMap", volume["configMap"]["name"]]["data"]
@@ -119,8 +115,7 @@ def test_every_command_in_a_gateway_pod_has_its_settings():
 def test_the_password_of_redis_is_no_part_of_a_url():
     """What an existing Secret holds may be any characters; the gateway writes them into the URL."""
     values = "redis: {existingSecret: mine}"
-    gateway = render(values)["Deployment", "release-callgate-gateway"]["spec"]["template"]["spec"]
-    environment = {entry["name"]: entry for entry in gateway["containers"][0]["env"]}
+    environment = {entry["name"]: entry for entry in container_of(render(values), "gateway")["env"]}
     assert environment["CALLGATE_STORE"]["value"] == "redis://release-callgate-redis:6379/0"
     password = environment["CALLGATE_STORE_PASSWORD"]["valueFrom"]["secretKeyRef"]
     assert password == {"name": "mine", "key": "password"}
@@ -151,24 +146,20 @@ def test_no_pod_runs_as_root_writes_to_its_image_or_inherits_service_variables(v
 
 
 def test_the_gateway_is_probed_where_it_answers(variant):
-    [gateway] = [o for (kind, name), o in variant.items() if kind == "Deployment"]
-    [container] = gateway["spec"]["template"]["spec"]["containers"]
+    container = container_of(variant, "gateway")
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert container["readinessProbe"]["httpGet"]["path"] == "/healthz", "no outage of Redis ends all pods"
     assert container["ports"] == [{"name": "http", "containerPort": 8080}]
 
 
 def test_a_pod_that_starts_before_redis_waits_until_its_probe_gives_up(variant):
-    [gateway] = [o for (kind, name), o in variant.items() if kind == "Deployment"]
-    [container] = gateway["spec"]["template"]["spec"]["containers"]
-    probe = container["startupProbe"]
+    probe = container_of(variant, "gateway")["startupProbe"]
     assert settings_of(variant).store_wait_seconds >= probe["periodSeconds"] * probe["failureThreshold"]
 
 
 def test_a_pod_that_ends_has_time_for_the_longest_answer(variant):
     settings = settings_of(variant)
-    [gateway] = [o for (kind, name), o in variant.items() if kind == "Deployment"]
-    spec = gateway["spec"]["template"]["spec"]
+    spec = pod_of(variant, "gateway")
     assert settings.request_seconds <= settings.drain_seconds
     shell = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     assert shell[0] == "sleep"
@@ -183,14 +174,13 @@ def test_a_rollout_waits_longer_than_a_model_may_take_to_load():
 
 
 def test_a_probe_that_waits_for_the_model_is_answered_as_soon_as_it_has_loaded():
-    """With Kubernetes' one second, each probe during the load failed, and the next one came up to five later."""
-    spec = render("{}")["Deployment", "release-callgate-gateway"]["spec"]
-    probe = spec["template"]["spec"]["containers"][0]["startupProbe"]
+    """With Kubernetes' one second, each probe during the load would fail, and the next one come up to five later."""
+    probe = container_of(render("{}"), "gateway")["startupProbe"]
     assert probe["timeoutSeconds"] == probe["periodSeconds"]
 
 
 def test_helm_prints_why_a_job_has_failed():
-    """It only said that `Job Failed. failed: 3/1`."""
+    """By itself it only says `Job Failed. failed: 3/1`."""
     jobs = [o for (kind, _), o in render(f"{TOOLSETS}{HUB}").items() if kind == "Job"]
     assert [job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] for job in jobs] == [
         "hook-failed"
@@ -204,7 +194,14 @@ def test_a_new_version_of_the_chart_alone_restarts_no_pod(tmp_path):
     (newer / "Chart.yaml").write_text(described.replace("\nversion: 0.1.0\n", "\nversion: 0.1.1\n"), "utf-8")
     rendered = [
         subprocess.run(
-            [helm_binary(), "template", "release", str(chart), "--set", "engine.kind=vllm,runtime.model=a/b"],
+            [
+                installed("helm"),
+                "template",
+                "release",
+                str(chart),
+                "--set",
+                "engine.kind=vllm,runtime.model=a/b",
+            ],
             capture_output=True,
             text=True,
             check=True,
@@ -230,7 +227,7 @@ def test_pods_of_one_kind_are_spread_over_the_nodes():
         assert spread["topologyKey"] == "kubernetes.io/hostname"
         assert spread["labelSelector"] == spec["selector"]
         assert spread["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == component
-    own = render(SCALED)["Deployment", "release-callgate-gateway"]["spec"]["template"]["spec"]
+    own = pod_of(render(SCALED), "gateway")
     assert own["topologySpreadConstraints"][0]["labelSelector"] == {"matchLabels": {"a": "b"}}
 
 
@@ -263,8 +260,7 @@ def test_pods_are_placed_and_get_variables_as_the_values_say():
 
 def test_the_probes_of_redis_tell_a_server_that_loads_from_one_that_hangs(tmp_path):
     """The commands as the chart has them, against a real server."""
-    redis = render("{}")["StatefulSet", "release-callgate-redis"]
-    [container] = redis["spec"]["template"]["spec"]["containers"]
+    container = container_of(render("{}"), "redis")
 
     def answers(probe, port):
         program, *words = container[probe]["exec"]["command"]
@@ -282,18 +278,15 @@ def test_the_probes_of_redis_tell_a_server_that_loads_from_one_that_hangs(tmp_pa
 
 
 def test_a_full_redis_forgets_grammars_and_no_registration():
-    redis = render("redis: {maxMemory: 2gb}")["StatefulSet", "release-callgate-redis"]
-    [container] = redis["spec"]["template"]["spec"]["containers"]
-    options = dict(zip(container["args"][::2], container["args"][1::2], strict=True))
+    arguments = container_of(render("redis: {maxMemory: 2gb}"), "redis")["args"]
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
     assert (options["--maxmemory"], options["--maxmemory-policy"]) == ("2gb", "volatile-lru")
 
 
 def test_the_gpu_variant_asks_for_accelerators_and_mounts_the_models():
-    spec = render(GPU)["Deployment", "release-callgate-gateway"]["spec"]["template"]["spec"]
-    assert spec["containers"][0]["resources"]["limits"] == {"memory": "8Gi", "nvidia.com/gpu": 2}
-    assert {"name": "models", "mountPath": "/models", "readOnly": True} in spec["containers"][0][
-        "volumeMounts"
-    ]
+    container = container_of(render(GPU), "gateway")
+    assert container["resources"]["limits"] == {"memory": "8Gi", "nvidia.com/gpu": 2}
+    assert {"name": "models", "mountPath": "/models", "readOnly": True} in container["volumeMounts"]
 
 
 @pytest.mark.parametrize(
@@ -414,13 +407,8 @@ def test_a_route_of_the_gateway_api_leads_to_the_gateways():
 
 
 def test_the_readme_lists_every_value_with_its_description():
-    assert all(
-        description
-        for _, _, description in leaves(
-            yaml.safe_load((CHART / "values.yaml").read_text("utf-8")),
-            SCHEMA,
-        )
-    )
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    assert all(description for _, _, description in leaves(defaults, SCHEMA))
     readme = README.read_text("utf-8")
     assert readme == with_table(readme), WRITE
     assert f"{len(VARIANTS)} combinations of values" in readme

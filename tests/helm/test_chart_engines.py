@@ -20,6 +20,8 @@ from rendered_chart import (
     SGLANG_ON_NODES,
     VLLM,
     VLLM_ON_CPUS,
+    container_of,
+    pod_of,
     render,
     settings_of,
 )
@@ -39,8 +41,7 @@ def test_the_gateways_know_each_engine_by_its_name(values, kind, num_engines):
     settings = settings_of(objects)
     engines = objects["StatefulSet", "release-callgate-engine"]
     service = objects["Service", "release-callgate-engine"]
-    [container] = engines["spec"]["template"]["spec"]["containers"]
-    port = container["ports"][0]["containerPort"]
+    port = container_of(objects, "engine")["ports"][0]["containerPort"]
     assert (settings.engine, settings.model) == (kind, "Qwen/Qwen3-32B")
     assert engines["spec"]["serviceName"] == service["metadata"]["name"]
     assert service["spec"]["clusterIP"] == "None"
@@ -55,17 +56,15 @@ def test_the_gateways_know_each_engine_by_its_name(values, kind, num_engines):
 )
 def test_engines_and_gateways_share_the_store_the_secret_and_a_key(values, variable):
     objects = render(values)
-    engine = objects["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"]["containers"][0]
-    pod = objects["Deployment", "release-callgate-gateway"]["spec"]["template"]["spec"]
-    theirs = {entry["name"]: entry for entry in engine["env"]}
+    pod = pod_of(objects, "gateway")
+    theirs = {entry["name"]: entry for entry in container_of(objects, "engine")["env"]}
     ours = {entry["name"]: entry for entry in pod["containers"][0]["env"]}
     for name in ("CALLGATE_SECRET", "CALLGATE_STORE", "CALLGATE_STORE_PASSWORD"):
         assert theirs[name] == ours[name]
     plugin = {name: "x" * 20 for name in theirs if name.startswith("CALLGATE_")}
     plugin |= {"CALLGATE_GRAMMAR_CACHE_BYTES": theirs["CALLGATE_GRAMMAR_CACHE_BYTES"]["value"]}
-    assert (
-        PluginSettings.from_environment(plugin | {"CALLGATE_STORE": "redis://redis/0"}).cache_bytes == 2**30
-    )
+    plugin |= {"CALLGATE_STORE": "redis://redis/0"}
+    assert PluginSettings.from_environment(plugin).cache_bytes == 2**30
     [volume] = [volume for volume in pod["volumes"] if volume["name"] == "engine-key"]
     [mount] = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "engine-key"]
     key = theirs[variable]["valueFrom"]["secretKeyRef"]
@@ -75,7 +74,7 @@ def test_engines_and_gateways_share_the_store_the_secret_and_a_key(values, varia
 
 
 def test_sglang_gets_its_key_as_an_argument_since_it_reads_none_from_a_variable():
-    spec = render(SGLANG)["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"]
+    spec = pod_of(render(SGLANG), "engine")
     [container] = spec["containers"]
     assert container["command"] == ["sglang", "serve"]
     assert container["args"] == [
@@ -89,9 +88,7 @@ def test_sglang_gets_its_key_as_an_argument_since_it_reads_none_from_a_variable(
 
 def test_the_probes_of_sglang_wait_for_the_token_that_its_health_route_generates():
     """It takes a second at least, and the route gives up after 20 s."""
-    [container] = render(SGLANG)["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"][
-        "containers"
-    ]
+    container = container_of(render(SGLANG), "engine")
     probes = {kind: container[f"{kind}Probe"] for kind in ("startup", "liveness", "readiness")}
     assert {probe["httpGet"]["path"] for probe in probes.values()} == {"/health"}
     assert all(probe["timeoutSeconds"] > 1 for probe in probes.values())
@@ -110,8 +107,7 @@ def test_an_engine_that_ends_lets_its_requests_go_on():
 
 
 def test_an_engine_gets_its_accelerators_and_vllm_is_told():
-    engines = render(VLLM)["StatefulSet", "release-callgate-engine"]
-    [container] = engines["spec"]["template"]["spec"]["containers"]
+    container = container_of(render(VLLM), "engine")
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 4}
     assert container["args"][0] == "Qwen/Qwen3-32B"
     assert {"--tensor-parallel-size=4", "--dtype=bfloat16", "--max-model-len=32768"} < set(container["args"])
@@ -219,7 +215,7 @@ def test_gateways_know_the_leaders_by_the_names_that_the_controller_gives_them()
 )
 def test_the_plugin_is_added_to_an_image_of_others(values, image, replaced, tmp_path):
     """The command as the chart has it, and the path under which the engine's Python then finds the plugin."""
-    pod = render(values)["StatefulSet", "release-callgate-engine"]["spec"]["template"]["spec"]
+    pod = pod_of(render(values), "engine")
     [init], [engine] = pod["initContainers"], pod["containers"]
     assert (init["image"], engine["image"]) == ("callgate:0.1.0", image)
     words, (folder, *packages) = init["command"][:3], init["command"][3:]
@@ -237,18 +233,13 @@ def test_a_downloaded_model_is_read_where_the_job_has_put_it_and_the_hub_is_not_
     objects = render(DOWNLOADED)
     job = objects["Job", "release-callgate-model"]
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade,pre-rollback"
-    readers = [
-        objects["Deployment", "release-callgate-gateway"],
-        objects["StatefulSet", "release-callgate-engine"],
-    ]
-    for workload in (job, *readers):
-        spec = workload["spec"]["template"]["spec"]
-        [container] = spec["containers"]
+    for component in ("model", "gateway", "engine"):
+        spec, container = pod_of(objects, component), container_of(objects, component)
         environment = {entry["name"]: entry for entry in container["env"]}
         [mount] = [m for m in container["volumeMounts"] if m["name"] == "hub"]
         assert mount["mountPath"] == environment["HF_HOME"]["value"]
         assert {"name": "hub", "persistentVolumeClaim": {"claimName": "hub-models"}} in spec["volumes"]
-        is_reader = workload is not job
+        is_reader = component != "model"
         assert mount.get("readOnly", False) == is_reader
         assert ("HF_HUB_OFFLINE" in environment) == is_reader
         assert ("HF_TOKEN" in environment) != is_reader

@@ -1,14 +1,8 @@
 """Whatever an object of the chart refers to exists: pods, secrets and their keys, volumes, ports."""
 
-import pytest
-from rendered_chart import VARIANTS, pod_templates, render, templates_of
+from rendered_chart import pod_templates, templates_of
 
 COMPONENT = "app.kubernetes.io/component"
-
-
-@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS.keys())
-def variant(request):
-    return render(request.param)
 
 
 def selector_of(workload):

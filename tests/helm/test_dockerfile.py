@@ -3,15 +3,14 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from release.image_steps import Tree, parse, script, serve
+from rendered_chart import installed
+from source_server import web
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
@@ -19,11 +18,8 @@ ADD_PLUGIN = (ROOT / "requirements/add_plugin.sh").read_text("utf-8")
 
 
 def test_hadolint_has_nothing_to_say():
-    beside = Path(sys.executable).parent / "hadolint"
-    hadolint = shutil.which("hadolint") or (str(beside) if beside.exists() else None)
-    if hadolint is None:
-        pytest.skip("no hadolint here; run `python tests/helm/install_tools.py`")
-    done = subprocess.run([hadolint, str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False)
+    command = [installed("hadolint"), str(ROOT / "Dockerfile")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
@@ -62,20 +58,10 @@ def test_whatever_is_installed_from_an_index_has_a_known_hash_but_torch():
 
 @pytest.mark.parametrize(("status", "is_healthy"), [(200, True), (500, False)])
 def test_the_health_check_asks_the_port_that_the_container_is_told(status, is_healthy):
-    class Gateway(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(status if self.path == "/healthz" else 404)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
     [_, *arguments] = json.loads(parse(DOCKERFILE)["image"].last("HEALTHCHECK").partition("CMD ")[2])
-    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        environment = os.environ | {"CALLGATE_PORT": str(server.server_port)}
+    with web({"/healthz": (status, {}, b"")}) as (url, _):
+        environment = os.environ | {"CALLGATE_PORT": url.rpartition(":")[2]}
         done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, check=False)
-        server.shutdown()
     assert (done.returncode == 0) is is_healthy, done.stderr
 
 

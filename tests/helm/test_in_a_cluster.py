@@ -12,7 +12,7 @@ import uuid
 
 import pytest
 import yaml
-from rendered_chart import helm_binary
+from rendered_chart import installed
 from values_table import CHART
 
 IMAGE = os.environ.get("CALLGATE_CLUSTER_IMAGE", "")
@@ -91,7 +91,7 @@ def helm(namespace, tmp_path):
 
     def call(command: str, *options: str) -> str:
         chart = [str(CHART), "--values", str(values)] if command in {"install", "upgrade"} else []
-        return run(helm_binary(), "--namespace", namespace, command, "release", *chart, *options)
+        return run(installed("helm"), "--namespace", namespace, command, "release", *chart, *options)
 
     return call
 

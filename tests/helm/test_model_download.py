@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from rendered_chart import DOWNLOADED, render
+from rendered_chart import DOWNLOADED, container_of, render
 
 FILES = {"config.json": b'{"model_type": "qwen3"}', "model.safetensors": b"weights" * 1000}
 COMMIT = hashlib.sha1(b"a commit", usedforsecurity=False).hexdigest()
@@ -77,8 +77,7 @@ def run(command, folder, **environment):
 
 
 def test_what_the_job_downloads_is_found_without_the_hub(tmp_path):
-    pod = render(DOWNLOADED)["Job", "release-callgate-model"]["spec"]["template"]["spec"]
-    command = pod["containers"][0]["command"]
+    command = container_of(render(DOWNLOADED), "model")["command"]
     with hub() as server:
         run(command, tmp_path, HF_ENDPOINT=f"http://127.0.0.1:{server.server_port}", HF_TOKEN=TOKEN)
     assert server.tokens == {f"Bearer {TOKEN}"}

@@ -7,7 +7,7 @@ SGLang too, because the plugin has the same masks in both.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,53 +16,35 @@ from typing import Any
 
 from completions_server import serving
 
-from compiler.grammar.gbnf import to_gbnf
-from compiler.grammar.plain_ebnf import to_plain_ebnf
 from compiler.syntaxes import find_syntax
 from gateway.app import create_app
 from request_fuzz.seeded_engines import Seeded, SeededLlama, SeededSglang, SeededStock, SeededVllm
 from request_fuzz.worlds import SECRET, World, gateway_settings, syntax_names, tiny_model
-from runtime.engines.client import EngineAddress, EngineClient
+from runtime.engines.client import EngineAddress
 from runtime.engines.grammar_loader import GrammarLoader
-from runtime.engines.llama_client import LlamaClient
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
-from runtime.engines.sent_grammars import WriteGrammar
-from runtime.engines.sglang_client import SglangClient
-from runtime.engines.vllm_client import VllmClient
 from runtime.loading import LoadedModel
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.selection import DRAFT, Selection
 from toolspecs.stores import open_store
 
-Connect = Callable[[LoadedModel, EngineAddress], EngineClient]
-
 
 @dataclass(frozen=True)
 class EngineKind:
-    """A kind of engine: its stand-in, its client, and the writer of its grammars, if it has no plugin."""
+    """A kind of engine: its stand-in, and what it does not take."""
 
     stand_in: type[Seeded]
-    connect: Connect
-    write_grammar: WriteGrammar | None = None
     refused: frozenset[str] = frozenset()
     takes_images: bool = True
 
+    @property
+    def has_plugin(self) -> bool:
+        return self.stand_in.write_grammar is None
 
-VLLM = EngineKind(SeededVllm, lambda _, address: VllmClient(address))
-SGLANG = EngineKind(SeededSglang, lambda _, address: SglangClient(address))
-STOCK = EngineKind(
-    SeededStock,
-    lambda loaded, address: VllmClient(address, ending_ids=loaded.vocabulary.stop_ids),
-    to_plain_ebnf,
-)
-LLAMA = EngineKind(
-    SeededLlama,
-    lambda loaded, address: LlamaClient(address, loaded.prepared),
-    to_gbnf,
-    refused=frozenset({"min_tokens"}),
-    takes_images=False,
-)
+
+VLLM, SGLANG, STOCK = EngineKind(SeededVllm), EngineKind(SeededSglang), EngineKind(SeededStock)
+LLAMA = EngineKind(SeededLlama, refused=frozenset({"min_tokens"}), takes_images=False)
 ENGINE_KINDS = {"vllm": VLLM, "sglang": SGLANG, "vllm_stock": STOCK, "llama_server": LLAMA}
 FAULTS = ("stop", "length", "die", "garbage", "error", "empty", "stall", 0, 5, 300)
 """What breaks an answer off, or is written instead of what the mask allows: see `StandIn`."""
@@ -127,9 +109,9 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
     settings = replace(settings, watch=replace(settings.watch, stall_s=1)) if is_faulty else settings
     async with AsyncExitStack() as stack:
         stand_ins = [_stand_in(rng, engine, text, engines_context) for _ in range(rng.randint(1, 2))]
-        other = rng.choice((VLLM, SGLANG)) if engine.write_grammar is None else engine
+        other = rng.choice((VLLM, SGLANG)) if engine.has_plugin else engine
         alone = other.stand_in(text, context_length=engines_context)
-        if engine.write_grammar is None:
+        if engine.has_plugin:
             store = None if settings.sends_units else partial(open_store, f"sqlite://{folder}/callgate.db")
             loader = GrammarLoader(store, SECRET, text.prepared, cache_bytes=2**26)
             stack.callback(loader.close)
@@ -138,8 +120,8 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
         if isinstance(alone, SeededSglang):
             alone.is_incremental = True
         runtimes = [
-            _runtime(stack, engine, stand_ins, replace(text, model_id="tight"), settings),
-            _runtime(stack, other, [alone], replace(text, model_id="alone"), settings),
+            _runtime(stack, stand_ins, replace(text, model_id="tight"), settings),
+            _runtime(stack, [alone], replace(text, model_id="alone"), settings),
         ]
         router = ModelRouter(
             [RoutedModel(model, runtime) for model, runtime in zip(("tight", "alone"), runtimes, strict=True)]
@@ -149,7 +131,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
             await _ready(runtimes)
             if is_faulty:
                 _break(rng, stand_ins)
-            is_unruly = is_faulty or engine.write_grammar is not None
+            is_unruly = is_faulty or not engine.has_plugin
             yield EngineWorld(
                 app=app,
                 told=f"{name}{' markers' if has_markers else ''}{' faulty' if is_faulty else ''} {settings}",
@@ -169,7 +151,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
                 least_tokens=0,
                 stand_ins=[*stand_ins, alone],
                 runtimes=runtimes,
-                has_plugin=engine.write_grammar is None,
+                has_plugin=engine.has_plugin,
             )
 
 
@@ -183,7 +165,7 @@ def _settings(rng: random.Random, engine: EngineKind) -> RemoteSettings:
         shares_prefixes=rng.random() < 0.3,
         takes_images=engine.takes_images and rng.random() < 0.5,
         sends_seeds=rng.random() < 0.9,
-        sends_units=engine.write_grammar is None and rng.random() < 0.3,
+        sends_units=engine.has_plugin and rng.random() < 0.3,
         watch=WatchSettings(probe_s=0.5, first_retry_s=0.05, last_retry_s=0.2, stall_s=10),
     )
 
@@ -201,15 +183,16 @@ def _stand_in(rng: random.Random, engine: EngineKind, text: LoadedModel, context
 
 def _runtime(
     stack: AsyncExitStack,
-    engine: EngineKind,
     stand_ins: list[Any],
     text: LoadedModel,
     settings: RemoteSettings,
 ) -> RemoteRuntime:
     """The runtime of a model whose engines are these stand-ins, which are served from now on."""
-    urls = [stack.enter_context(serving(stand_in)) for stand_in in stand_ins]
-    clients = [engine.connect(text, EngineAddress(url)) for url in urls]
-    return RemoteRuntime(text, clients, settings, secret=SECRET, write_grammar=engine.write_grammar)
+    clients = [
+        stand_in.client(EngineAddress(stack.enter_context(serving(stand_in)))) for stand_in in stand_ins
+    ]
+    write_grammar = stand_ins[0].write_grammar
+    return RemoteRuntime(text, clients, settings, secret=SECRET, write_grammar=write_grammar)
 
 
 async def _ready(runtimes: list[RemoteRuntime]) -> None:

@@ -109,6 +109,14 @@ def test_a_split_character_has_two_logprobs():
     assert event.logprobs[1].top[0].token == "a"
 
 
+def test_a_token_without_bytes_has_a_logprob_too():
+    padding = VOCABULARY.tokens.index(b"")
+    transcript = Transcript(0, SPELLING, syntax=None, stop=())
+    tokens = (97, padding, 98)
+    events = [event for token in tokens for event in transcript.feed(WrittenToken(SampledToken(token, -0.5)))]
+    assert [len(p.logprobs) for p in [*events, *transcript.finish()]] == [1, 2]
+
+
 def test_a_stop_token_has_no_logprob():
     transcript = Transcript(0, SPELLING, syntax=None, stop=())
     assert transcript.feed(WrittenToken(SampledToken(STOP, -0.5))) == []

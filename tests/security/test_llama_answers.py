@@ -1,14 +1,11 @@
 """What a llama-server sends is bounded: it writes text beside tokens, and several tokens in an event."""
 
-import json
 import threading
 
-import httpx
 import pytest
-from remote_engines import REQUEST, load_text, tokens_of
+from remote_engines import REQUEST, llama_answering, load_text, tokens_of
 
 from compiler.closing.segmentation import Segmentation
-from runtime.engines.client import EngineAddress
 from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.errors import EngineBroke
 from runtime.written_token import SampledToken
@@ -17,17 +14,6 @@ from runtime.written_token import SampledToken
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     return load_text(tmp_path_factory.mktemp("models"))
-
-
-def llama_answering(text, *sent):
-    """A client of a llama-server that answers everything with these events."""
-
-    async def pieces():
-        for event in sent:
-            yield b"data: " + json.dumps(event).encode() + b"\n\n"
-
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces()))
-    return LlamaClient(EngineAddress("http://engine"), text.prepared, transport=transport)
 
 
 @pytest.mark.parametrize("size", [MAX_RESPELLED, 1_000_000])

@@ -7,7 +7,7 @@
 | jsonschemabench | JSONSchemaBench and MaskBench | theirs, `format` asserted |
 | mcp | the tools of real MCP servers | none |
 | bfcl | BFCL's tools, types mapped | the expected calls that the schema admits |
-| openapi | an operation's parameters and body | none |
+| openapi | operations, as the gateway imports them | none |
 """
 
 import json
@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from corpus import corpus, json_lines
-from soundness import bfcl, openapi_tools
+from corpus import corpus, json_lines, mcp_tools
+from soundness import bfcl
+
+from toolspecs.imports.openapi import import_openapi, unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,8 @@ def _jsonschemabench() -> Iterator[Case]:
 
 
 def _mcp() -> Iterator[Case]:
-    for path in sorted(corpus("mcp").glob("*.json")):
-        if path.stem != "SOURCES":
-            for tool in json.loads(path.read_text(encoding="utf-8")):
-                yield Case("mcp", f"{path.stem}/{tool['name']}", tool["inputSchema"])
+    for server, tool in mcp_tools():
+        yield Case("mcp", f"{server}/{tool['name']}", tool["inputSchema"])
 
 
 def _bfcl() -> Iterator[Case]:
@@ -101,8 +101,8 @@ def _bfcl() -> Iterator[Case]:
 
 def _openapi() -> Iterator[Case]:
     for path in sorted(corpus("openapi").glob("*.json")):
-        for name, schema in openapi_tools.tools(json.loads(path.read_text(encoding="utf-8"))):
-            yield Case("openapi", f"{path.stem}/{name}", schema)
+        for tool in import_openapi(path.as_uri(), path.read_text("utf-8"), unreachable).tools:
+            yield Case("openapi", f"{path.stem}/{tool.name}", tool.parameters)
 
 
 CORPORA: Mapping[str, Callable[[], Iterator[Case]]] = {

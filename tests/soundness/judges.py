@@ -18,6 +18,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import specification_with
 
 from toolspecs.schemas.dialects import dialect_of
+from toolspecs.schemas.drafts import OPENAPI_3_0
 
 _NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
@@ -26,12 +27,15 @@ _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN
 class Judges:
     """All judges of one schema, which may refer to `documents` by URI.
 
-    A schema without `$schema` is judged in the dialect that it is read in, as its registration says.
+    A schema without `$schema` is judged in the dialect that it is read in, as its registration says; one of
+    OpenAPI 3.0 as the schema of draft-04 that it stands for.
     """
 
     def __init__(self, schema: Any, documents: Mapping[str, Any] = _NO_DOCUMENTS) -> None:
         if isinstance(schema, dict) and "$schema" not in schema:
             schema = {"$schema": dialect_of(schema), **schema}
+        if isinstance(schema, dict) and str(schema["$schema"]).startswith(OPENAPI_3_0):
+            schema = {**_with_null(schema), "$schema": jsonschema.Draft4Validator.META_SCHEMA["$schema"]}
         kind = validator_for(schema, default=jsonschema.Draft202012Validator)
         dialect = kind.META_SCHEMA["$schema"]
         draft = jsonschema_rs.canonicalize({"$schema": dialect}).draft
@@ -70,6 +74,18 @@ class Judges:
         """What `jsonschema_rs` and `jsonschema` say of an instance, each for itself."""
         value = json.loads(text)
         return self._rust.is_valid(value), _first(self._python.iter_errors(value)) is None
+
+
+def _with_null(value: Any) -> Any:
+    """OpenAPI 3.0's `nullable`, which adds null to the `type` beside it, as JSON Schema writes it."""
+    if isinstance(value, list):
+        return [_with_null(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    schema = {key: _with_null(inner) for key, inner in value.items()}
+    if schema.get("nullable") is True and isinstance(schema.get("type"), str):
+        schema["type"] = [schema["type"], "null"]
+    return schema
 
 
 def _read(text: str, parse_float: Any) -> Any:

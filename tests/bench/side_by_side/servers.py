@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from ports import free_port
 from side_by_side.answer import Answer, Run
 from side_by_side.workload import Workload
 
@@ -86,7 +86,7 @@ class Server:
 @contextmanager
 def callgate(model: Path, *, dtype: str, max_batch: int, options: tuple[str, ...] = ()) -> Iterator[Server]:
     """This project's gateway with its embedded runtime."""
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *(sys.executable, "-c", "from gateway.cli import main; main()", "serve"),
@@ -108,7 +108,7 @@ def vllm(
     Started as a module, since the `vllm` command of the CPU package does not find its own version. It keeps one
     core for its other threads unless it is told not to.
     """
-    port = _free_port()
+    port = free_port()
     command = [
         *(str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
         *("--served-model-name", "bench", "--host", "127.0.0.1", "--port", str(port), "--dtype", dtype),
@@ -164,10 +164,3 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             os.killpg(process.pid, number)
         with suppress(subprocess.TimeoutExpired):
             process.wait(30)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
