@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from completions_server import serving
+from generate_server import NUM_RESERVED
 
 from compiler.grammar.gbnf import to_gbnf
 from compiler.grammar.plain_ebnf import to_plain_ebnf
@@ -47,10 +48,12 @@ class EngineKind:
     write_grammar: WriteGrammar | None = None
     refused: frozenset[str] = frozenset()
     takes_images: bool = True
+    num_reserved: int = 0
+    """Tokens of its context that no request may use."""
 
 
 VLLM = EngineKind(SeededVllm, lambda _, address: VllmClient(address))
-SGLANG = EngineKind(SeededSglang, lambda _, address: SglangClient(address))
+SGLANG = EngineKind(SeededSglang, lambda _, address: SglangClient(address), num_reserved=NUM_RESERVED)
 STOCK = EngineKind(
     SeededStock,
     lambda loaded, address: VllmClient(address, ending_ids=loaded.vocabulary.stop_ids),
@@ -128,7 +131,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
     async with AsyncExitStack() as stack:
         stand_ins = [_stand_in(rng, engine, text, engines_context) for _ in range(rng.randint(1, 2))]
         other = rng.choice((VLLM, SGLANG)) if engine.write_grammar is None else engine
-        alone = other.stand_in(text, context_length=engines_context)
+        alone = other.stand_in(text, context_length=engines_context + other.num_reserved)
         if engine.write_grammar is None:
             store = None if settings.sends_units else partial(open_store, f"sqlite://{folder}/callgate.db")
             loader = GrammarLoader(store, SECRET, text.prepared, cache_bytes=2**26)
@@ -189,7 +192,8 @@ def _settings(rng: random.Random, engine: EngineKind) -> RemoteSettings:
 
 
 def _stand_in(rng: random.Random, engine: EngineKind, text: LoadedModel, context: int) -> Seeded:
-    """A replica of the engine `tight`."""
+    """A replica of the engine `tight`, whose requests have this context."""
+    context += engine.num_reserved
     stand_in = engine.stand_in(text, context_length=context, token_s=rng.choice((0, 0, 0.001, 0.01)))
     if engine is not LLAMA:
         stand_in.together = rng.choice((1, 1, 3, 40))
