@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from runtime.engines.client import EngineClient, ServedModel
-from runtime.errors import EngineBroke, EngineFault, EngineUnreachable, NoEngine
+from runtime.errors import CanaryUnfinished, EngineBroke, EngineFault, EngineUnreachable, NoEngine
 from runtime.protocol import Circuit, ReplicaState
 from toolspecs.nearest import quoted_names
 
@@ -53,13 +53,15 @@ Check = Callable[[EngineClient, ServedModel], Awaitable[None]]
 class StallClock:
     """How much longer a request waits for its engine's next token; other waits do not count."""
 
-    def __init__(self, scope: asyncio.Timeout, stall_s: float) -> None:
+    def __init__(self, scope: asyncio.Timeout, stall_s: float, note_tokens: Callable[[], None]) -> None:
         self._scope = scope
         self._stall_s = stall_s
+        self._note_tokens = note_tokens
         self._is_abandoned = False
 
     def restart(self) -> None:
         """Tokens came."""
+        self._note_tokens()
         self._wait(self._stall_s)
 
     @contextmanager
@@ -108,6 +110,8 @@ class Replica:
         """The clients whose requests have failed since the last success."""
         self._passed_at = -math.inf
         """When it last passed the canary, on the monotonic clock."""
+        self._tokens_at = -math.inf
+        """When tokens last came for a client's request."""
         self._is_canary_due = False
         """Whether something came up since then that asks for the canary before its time."""
         self._is_healthy = False
@@ -130,7 +134,7 @@ class Replica:
             EngineBroke: no tokens came for too long, or the replica was found dead.
         """
         scope = asyncio.timeout(self._settings.stall_s)
-        stall_clock = StallClock(scope, self._settings.stall_s)
+        stall_clock = StallClock(scope, self._settings.stall_s, self._note_tokens)
         try:
             async with scope:
                 self._running.add(stall_clock)
@@ -179,6 +183,9 @@ class Replica:
         if self._canary_age_s() > self._settings.probe_s:
             self._is_canary_due = True
             self._is_due.set()
+
+    def _note_tokens(self) -> None:
+        self._tokens_at = time.monotonic()
 
     def _canary_age_s(self) -> float:
         return time.monotonic() - self._passed_at
@@ -245,13 +252,25 @@ class Replica:
             self.circuit = Circuit.TRIAL
         elif not self._is_canary_due and self._canary_age_s() < self._settings.canary_s:
             return
+        begun_at = time.monotonic()
         try:
             await self._try(model_name, check)
+        except CanaryUnfinished as fault:
+            if not self._is_full(begun_at):
+                self._open_circuit(fault.reason)
         except EngineFault as fault:
             self._open_circuit(fault.reason)  # running requests continue: each of their tokens is verified
         except Exception as error:  # a fault of ours must not end the watch
             logger.exception("the canary of the engine %s failed", self.client.name)
             self._open_circuit(f"could not be checked: {type(error).__name__}: {error}")
+
+    def _is_full(self, begun_at: float) -> bool:
+        """Whether the canary, begun then, has only waited behind requests of clients, for which tokens came.
+
+        An engine that fails or refused tokens is not excused.
+        """
+        is_unsuspected = self.circuit is Circuit.CLOSED and not self._is_canary_due
+        return is_unsuspected and self._tokens_at > begun_at
 
     async def _probe(self) -> None:
         """Ask for its health. A single missing answer is tolerated, as the server may be busy."""

@@ -3,11 +3,11 @@
 import asyncio
 import random
 import threading
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 
 import pytest
-from completions_server import SECRET, StandIn
+from completions_server import SECRET, StandIn, is_canary
 from remote_engines import (
     GUARDED,
     SETTINGS,
@@ -94,6 +94,60 @@ async def test_an_engine_that_fails_the_canary_gets_no_request(text, monkeypatch
             setattr(stand_in, name, getattr(StandIn(text), name))
         await remote.ready()
         assert_valid(*[await events_of(remote, request := remote.request(await remote.grammar())), request])
+
+
+@dataclass
+class FullStandIn(StandIn):
+    """While it `is_full`, canaries wait in its queue."""
+
+    is_full: bool = False
+    num_waited: int = 0
+
+    async def complete(self, body, receive, send):
+        self.num_waited += self.is_full and is_canary(body)
+        while self.is_full and is_canary(body):
+            await asyncio.sleep(0.01)
+        await super().complete(body, receive, send)
+
+
+@pytest.fixture
+def short_canary(monkeypatch):
+    monkeypatch.setattr("runtime.engines.canary.TIMEOUT_S", 0.5)
+
+
+async def health_while_it_writes(remote, stand_in, request, is_enough):
+    """The health after an answer has been read until it is enough, while canaries wait."""
+    stand_in.is_full, stand_in.token_s = True, 0.005
+    async with aclosing(remote.runtime.generate(request)) as events:
+        async for _ in events:
+            if is_enough(health := await remote.runtime.health()):
+                return health
+    raise AssertionError("the answer ended before that")
+
+
+async def test_an_engine_that_is_only_full_keeps_its_requests(text, short_canary):
+    """A llama-server with a queue of a minute was used by nobody for as long, and cut its answers off."""
+    stand_in = FullStandIn(text, end_bias=-50)
+    often = replace(SETTINGS, watch=replace(WATCH, canary_s=0.1))
+    async with remote_over(text, stand_in, settings=often) as remote:
+        long = remote.request(max_tokens=3_000)
+        health = await health_while_it_writes(
+            remote, stand_in, long, lambda health: not health.is_ready or stand_in.num_waited >= 9
+        )
+        assert health.is_ready, health.reason
+        idle = await remote.settled(lambda health: not health.is_ready)
+        assert "did not finish the canary" in idle.reason
+
+
+async def test_an_engine_that_refused_tokens_is_not_excused_for_being_full(text, short_canary):
+    stand_in = FullStandIn(text, end_bias=-50)
+    settings = replace(SETTINGS, jump_forward=False, watch=replace(WATCH, probe_s=0.01))
+    async with remote_over(text, stand_in, settings=settings) as remote:
+        lookup = await remote.grammar(tools=TOOLS[:1])
+        stand_in.writes, stand_in.num_faults = {12: forbidden(text)}, 1
+        long = remote.request(lookup, max_tokens=3_000)
+        health = await health_while_it_writes(remote, stand_in, long, lambda health: not health.is_ready)
+        assert "did not finish the canary" in health.reason
 
 
 async def test_an_engine_whose_answers_have_no_end_takes_no_requests(text):
