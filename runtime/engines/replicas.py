@@ -241,13 +241,10 @@ class Replica:
 
     async def _check(self, model_name: str | None, check: Check) -> None:
         """Probe the replica, and run the canary if it is due."""
-        self._is_healthy = False
         try:
             await self._probe()
-        except EngineFault as fault:
-            self.mark_dead(fault.reason)
+        except EngineFault:
             return
-        self._is_healthy = True
         if self.circuit is not Circuit.CLOSED:
             self.circuit = Circuit.TRIAL
         elif not self._is_canary_due and self._canary_age_s() < self._settings.canary_s:
@@ -273,19 +270,31 @@ class Replica:
         return is_unsuspected and self._tokens_at > begun_at
 
     async def _probe(self) -> None:
-        """Ask for its health. A single missing answer is tolerated, as the server may be busy."""
+        """Ask for its health. A single missing answer is tolerated, as the server may be busy.
+
+        Raises:
+            EngineFault: it is not healthy, and marked dead.
+        """
+        self._is_healthy = False
         try:
-            if await self.client.is_healthy():
-                return
+            if not await self._is_well():
+                raise EngineBroke(self.client.name, "says that it is not healthy")
+        except EngineFault as fault:
+            self.mark_dead(fault.reason)
+            raise
+        self._is_healthy = True
+
+    async def _is_well(self) -> bool:
+        """Whether it says that it is healthy, when it is asked once or twice."""
+        try:
+            return await self.client.is_healthy()
         except EngineBroke:
-            if await self.client.is_healthy():
-                return
-        raise EngineBroke(self.client.name, "says that it is not healthy")
+            return await self.client.is_healthy()
 
     async def _try(self, model_name: str | None, check: Check) -> None:
         self.version = await self.client.version()
         self.model = _served(self.client.name, await self.client.models(), model_name)
-        await check(self.client, self.model)
+        await self._probe_during(check(self.client, self.model))
         self._passed_at = time.monotonic()
         self._is_canary_due = False
         self._num_failures = 0
@@ -293,6 +302,17 @@ class Replica:
         if self.circuit is not Circuit.CLOSED:
             logger.info("the engine %s takes requests", self.client.name)
         self.circuit, self.reason = Circuit.CLOSED, ""
+
+    async def _probe_during(self, canary: Awaitable[None]) -> None:
+        """Wait for the canary, which takes long where an engine is full, and go on probing meanwhile."""
+        running = asyncio.ensure_future(canary)
+        try:
+            while not (await asyncio.wait([running], timeout=self._settings.probe_s))[0]:
+                await self._probe()
+            await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 def _served(engine: str, models: Sequence[ServedModel], name: str | None) -> ServedModel:

@@ -139,6 +139,18 @@ async def test_an_engine_that_is_only_full_keeps_its_requests(text, short_canary
         assert "did not finish the canary" in idle.reason
 
 
+async def test_a_full_engine_that_dies_is_noticed_before_its_canary_ends(text):
+    stand_in = FullStandIn(text)
+    async with remote_over(
+        text, stand_in, settings=replace(SETTINGS, watch=replace(WATCH, canary_s=0.1))
+    ) as remote:
+        stand_in.is_full = True
+        await until(lambda: stand_in.num_waited)
+        stand_in.is_healthy = False
+        health = await remote.settled(lambda health: not health.is_ready)
+        assert "not healthy" in health.reason
+
+
 async def test_an_engine_that_refused_tokens_is_not_excused_for_being_full(text, short_canary):
     stand_in = FullStandIn(text, end_bias=-50)
     settings = replace(SETTINGS, jump_forward=False, watch=replace(WATCH, probe_s=0.01))
