@@ -146,7 +146,10 @@ class Replica:
             if not scope.expired():
                 raise
             stalled = EngineBroke(self.client.name, "stopped answering")
-            self.failed(stalled, client_id)
+            if self._writes_since(time.monotonic() - self._settings.probe_s):
+                self.num_failed += 1  # the request has only waited, behind those of others
+            else:
+                self.failed(stalled, client_id)
             raise stalled from error
         except EngineBroke as error:
             self.failed(error, client_id)
@@ -186,6 +189,10 @@ class Replica:
 
     def _note_tokens(self) -> None:
         self._tokens_at = time.monotonic()
+
+    def _writes_since(self, since: float) -> bool:
+        """Whether tokens came for clients after a time of the monotonic clock: then the engine works."""
+        return self._tokens_at > since
 
     def _canary_age_s(self) -> float:
         return time.monotonic() - self._passed_at
@@ -267,7 +274,7 @@ class Replica:
         An engine that fails or refused tokens is not excused.
         """
         is_unsuspected = self.circuit is Circuit.CLOSED and not self._is_canary_due
-        return is_unsuspected and self._tokens_at > begun_at
+        return is_unsuspected and self._writes_since(begun_at)
 
     async def _probe(self) -> None:
         """Ask for its health. A single missing answer is tolerated, as the server may be busy.

@@ -96,17 +96,21 @@ async def test_an_engine_that_fails_the_canary_gets_no_request(text, monkeypatch
         assert_valid(*[await events_of(remote, request := remote.request(await remote.grammar())), request])
 
 
+FEW = 5
+
+
 @dataclass
 class FullStandIn(StandIn):
-    """While it `is_full`, canaries wait in its queue."""
+    """While it `is_full`, canaries and requests for few tokens wait in its queue."""
 
     is_full: bool = False
     num_waited: int = 0
 
     async def complete(self, body, receive, send):
-        self.num_waited += self.is_full and is_canary(body)
-        while self.is_full and is_canary(body):
-            await asyncio.sleep(0.01)
+        if self.is_full and (is_canary(body) or body["max_tokens"] <= FEW):
+            self.num_waited += 1
+            while self.is_full:
+                await asyncio.sleep(0.01)
         await super().complete(body, receive, send)
 
 
@@ -137,6 +141,30 @@ async def test_an_engine_that_is_only_full_keeps_its_requests(text, short_canary
         assert health.is_ready, health.reason
         idle = await remote.settled(lambda health: not health.is_ready)
         assert "did not finish the canary" in idle.reason
+
+
+async def test_requests_that_wait_for_long_in_a_full_engine_leave_it_in_use(text):
+    """Three in a row, of several clients, would open its circuit if nothing were written meanwhile."""
+    stand_in = FullStandIn(text, end_bias=-50)
+    impatient = replace(SETTINGS, watch=replace(WATCH, stall_s=0.4))
+
+    async def waiting_is_given_up():
+        for client_id in ("one", "other"):
+            with pytest.raises(EngineBroke, match="stopped answering"):
+                await events_of(remote, remote.request(max_tokens=FEW, client_id=client_id))
+
+    async with remote_over(text, stand_in, settings=impatient) as remote:
+        stand_in.is_full, stand_in.token_s = True, 0.005
+        async with aclosing(remote.runtime.generate(remote.request(max_tokens=3_000))) as events:
+            waiting = asyncio.create_task(waiting_is_given_up())
+            async for _ in events:
+                if waiting.done():
+                    break
+        await waiting
+        [engine] = (await remote.runtime.health()).engines
+        assert (engine.circuit, engine.num_failed) == ("closed", 4)
+        await waiting_is_given_up()
+        assert not (await remote.runtime.health()).is_ready
 
 
 async def test_a_full_engine_that_dies_is_noticed_before_its_canary_ends(text):
