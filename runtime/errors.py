@@ -15,7 +15,8 @@ RuntimeFault
 ├── EngineFault         an external engine did not do as asked; names it
 │   ├── EngineRefused   it refuses the request, as every other replica would
 │   ├── EngineBroke     it broke off, stalled or failed; another replica may answer
-│   │   └── EngineUnreachable  there is no connection to it
+│   │   ├── EngineUnreachable  there is no connection to it
+│   │   └── CanaryUnfinished   it did not finish the canary in time
 │   ├── PluginMissing   it runs without our grammars
 │   └── NoEngine        none of a model's engines takes requests now
 ├── GrammarNotStored    the store fails, and external engines read grammars from it
@@ -200,6 +201,13 @@ class EngineBroke(EngineFault):
 
 class EngineUnreachable(EngineBroke):
     """There is no connection to an engine."""
+
+
+class CanaryUnfinished(EngineBroke):
+    """An engine did not finish the canary within `seconds`; a full one may have had others to answer."""
+
+    def __init__(self, engine: str, seconds: float) -> None:
+        super().__init__(engine, f"did not finish the canary in {seconds:.0f} s")
 
 
 class PluginMissing(EngineFault):

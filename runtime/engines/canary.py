@@ -24,7 +24,7 @@ from compiler.output_parts import CallStart
 from runtime.engines.client import EngineChunk, EngineClient, ServedModel
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.sent_grammars import SentGrammars
-from runtime.errors import EngineBroke, PluginMissing
+from runtime.errors import CanaryUnfinished, EngineBroke, PluginMissing
 from runtime.request import Sampling
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import LoadedTokenizer
@@ -81,7 +81,7 @@ class Canary:
                 )
                 await self._check_abort(client, model)
         except TimeoutError as error:
-            raise EngineBroke(client.name, f"did not finish the canary in {TIMEOUT_S:.0f} s") from error
+            raise CanaryUnfinished(client.name, TIMEOUT_S) from error
 
     async def _grammar(self, tool: Tool) -> GrammarLookup:
         """The grammar of one call of a tool, stored where the engine reads it."""

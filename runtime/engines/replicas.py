@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from runtime.engines.client import EngineClient, ServedModel
-from runtime.errors import EngineBroke, EngineFault, EngineUnreachable, NoEngine
+from runtime.errors import CanaryUnfinished, EngineBroke, EngineFault, EngineUnreachable, NoEngine
 from runtime.protocol import Circuit, ReplicaState
 from toolspecs.nearest import quoted_names
 
@@ -53,13 +53,15 @@ Check = Callable[[EngineClient, ServedModel], Awaitable[None]]
 class StallClock:
     """How much longer a request waits for its engine's next token; other waits do not count."""
 
-    def __init__(self, scope: asyncio.Timeout, stall_s: float) -> None:
+    def __init__(self, scope: asyncio.Timeout, stall_s: float, note_tokens: Callable[[], None]) -> None:
         self._scope = scope
         self._stall_s = stall_s
+        self._note_tokens = note_tokens
         self._is_abandoned = False
 
     def restart(self) -> None:
         """Tokens came."""
+        self._note_tokens()
         self._wait(self._stall_s)
 
     @contextmanager
@@ -108,6 +110,8 @@ class Replica:
         """The clients whose requests have failed since the last success."""
         self._passed_at = -math.inf
         """When it last passed the canary, on the monotonic clock."""
+        self._tokens_at = -math.inf
+        """When tokens last came for a client's request."""
         self._is_canary_due = False
         """Whether something came up since then that asks for the canary before its time."""
         self._is_healthy = False
@@ -130,7 +134,7 @@ class Replica:
             EngineBroke: no tokens came for too long, or the replica was found dead.
         """
         scope = asyncio.timeout(self._settings.stall_s)
-        stall_clock = StallClock(scope, self._settings.stall_s)
+        stall_clock = StallClock(scope, self._settings.stall_s, self._note_tokens)
         try:
             async with scope:
                 self._running.add(stall_clock)
@@ -142,7 +146,10 @@ class Replica:
             if not scope.expired():
                 raise
             stalled = EngineBroke(self.client.name, "stopped answering")
-            self.failed(stalled, client_id)
+            if self._writes_since(time.monotonic() - self._settings.probe_s):
+                self.num_failed += 1  # the request has only waited, behind those of others
+            else:
+                self.failed(stalled, client_id)
             raise stalled from error
         except EngineBroke as error:
             self.failed(error, client_id)
@@ -179,6 +186,13 @@ class Replica:
         if self._canary_age_s() > self._settings.probe_s:
             self._is_canary_due = True
             self._is_due.set()
+
+    def _note_tokens(self) -> None:
+        self._tokens_at = time.monotonic()
+
+    def _writes_since(self, since: float) -> bool:
+        """Whether tokens came for clients after a time of the monotonic clock: then the engine works."""
+        return self._tokens_at > since
 
     def _canary_age_s(self) -> float:
         return time.monotonic() - self._passed_at
@@ -234,39 +248,60 @@ class Replica:
 
     async def _check(self, model_name: str | None, check: Check) -> None:
         """Probe the replica, and run the canary if it is due."""
-        self._is_healthy = False
         try:
             await self._probe()
-        except EngineFault as fault:
-            self.mark_dead(fault.reason)
+        except EngineFault:
             return
-        self._is_healthy = True
         if self.circuit is not Circuit.CLOSED:
             self.circuit = Circuit.TRIAL
         elif not self._is_canary_due and self._canary_age_s() < self._settings.canary_s:
             return
+        begun_at = time.monotonic()
         try:
             await self._try(model_name, check)
+        except CanaryUnfinished as fault:
+            if not self._is_full(begun_at):
+                self._open_circuit(fault.reason)
         except EngineFault as fault:
             self._open_circuit(fault.reason)  # running requests continue: each of their tokens is verified
         except Exception as error:  # a fault of ours must not end the watch
             logger.exception("the canary of the engine %s failed", self.client.name)
             self._open_circuit(f"could not be checked: {type(error).__name__}: {error}")
 
+    def _is_full(self, begun_at: float) -> bool:
+        """Whether the canary, begun then, has only waited behind requests of clients, for which tokens came.
+
+        An engine that fails or refused tokens is not excused.
+        """
+        is_unsuspected = self.circuit is Circuit.CLOSED and not self._is_canary_due
+        return is_unsuspected and self._writes_since(begun_at)
+
     async def _probe(self) -> None:
-        """Ask for its health. A single missing answer is tolerated, as the server may be busy."""
+        """Ask for its health. A single missing answer is tolerated, as the server may be busy.
+
+        Raises:
+            EngineFault: it is not healthy, and marked dead.
+        """
+        self._is_healthy = False
         try:
-            if await self.client.is_healthy():
-                return
+            if not await self._is_well():
+                raise EngineBroke(self.client.name, "says that it is not healthy")
+        except EngineFault as fault:
+            self.mark_dead(fault.reason)
+            raise
+        self._is_healthy = True
+
+    async def _is_well(self) -> bool:
+        """Whether it says that it is healthy, when it is asked once or twice."""
+        try:
+            return await self.client.is_healthy()
         except EngineBroke:
-            if await self.client.is_healthy():
-                return
-        raise EngineBroke(self.client.name, "says that it is not healthy")
+            return await self.client.is_healthy()
 
     async def _try(self, model_name: str | None, check: Check) -> None:
         self.version = await self.client.version()
         self.model = _served(self.client.name, await self.client.models(), model_name)
-        await check(self.client, self.model)
+        await self._probe_during(check(self.client, self.model))
         self._passed_at = time.monotonic()
         self._is_canary_due = False
         self._num_failures = 0
@@ -274,6 +309,17 @@ class Replica:
         if self.circuit is not Circuit.CLOSED:
             logger.info("the engine %s takes requests", self.client.name)
         self.circuit, self.reason = Circuit.CLOSED, ""
+
+    async def _probe_during(self, canary: Awaitable[None]) -> None:
+        """Wait for the canary, which takes long where an engine is full, and go on probing meanwhile."""
+        running = asyncio.ensure_future(canary)
+        try:
+            while not (await asyncio.wait([running], timeout=self._settings.probe_s))[0]:
+                await self._probe()
+            await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 def _served(engine: str, models: Sequence[ServedModel], name: str | None) -> ServedModel:

@@ -20,6 +20,7 @@ from runtime.engines.client import (
     NO_HEADERS,
     EngineChunk,
     HttpEngineClient,
+    ServedModel,
     engine_message,
     join_chunks,
 )
@@ -48,6 +49,10 @@ class _Load(msgspec.Struct):
 class _Loads(msgspec.Struct):
     version: str = ""
     loads: list[_Load] = []
+
+
+class _ServerInfo(msgspec.Struct):
+    max_req_input_len: int
 
 
 class _Finish(msgspec.Struct):
@@ -83,6 +88,18 @@ class SglangClient(HttpEngineClient):
     async def version(self) -> str:
         """The version of SGLang; empty if the server does not say."""
         return (await self._loads()).version[:40]
+
+    async def models(self) -> list[ServedModel]:
+        """The models that it serves; the context length is what a prompt and an output may have together.
+
+        SGLang refuses prompts of `max_req_input_len` tokens. That is six less than the model's context, or
+        than the KV cache if this is smaller. Outputs end a few tokens above it, without an error.
+        """
+        most = (await self._connection.get_json("/server_info", _ServerInfo)).max_req_input_len
+        return [
+            ServedModel.told(model.model_id, min(model.context_length or most, most))
+            for model in await super().models()
+        ]
 
     async def num_running(self) -> int | None:
         """The number of requests in its schedulers."""

@@ -10,13 +10,21 @@ from runtime.engines.request_mark import InvalidRequestMark
 from runtime.engines.sglang_client import SglangClient
 
 ABORTED_WITH = 198
+NUM_RESERVED = 6
+"""How many tokens of its context, or of its KV cache, SGLang leaves to no request."""
 
 
 @dataclass
 class SglangStandIn(StandIn):
-    """`is_incremental`: its events do not repeat what came before."""
+    """`is_incremental`: its events do not repeat what came before. `num_cache_tokens` fit its KV cache."""
 
     is_incremental: bool = False
+    num_cache_tokens: int = 20_000
+
+    @property
+    def num_usable(self):
+        """How many tokens a prompt and its output may have together."""
+        return min(self.context_length, self.num_cache_tokens) - NUM_RESERVED
 
     def client(self, address):
         return SglangClient(address)
@@ -26,7 +34,9 @@ class SglangStandIn(StandIn):
         if path == "/generate":
             body = await body_of(receive)
             sampling = body["sampling_params"]
-            spoken = {"prompt": body["input_ids"], "max_tokens": sampling["max_new_tokens"], "sglang": body}
+            num_left = self.num_usable + 4 - len(body["input_ids"])  # the four that SGLang also fills
+            max_tokens = min(sampling["max_new_tokens"], max(0, num_left))
+            spoken = {"prompt": body["input_ids"], "max_tokens": max_tokens, "sglang": body}
             same = ("temperature", "logit_bias", "stop_token_ids")
             spoken |= {name: sampling[name] for name in same if name in sampling}
             spoken |= {"min_tokens": sampling["min_new_tokens"]}
@@ -38,6 +48,8 @@ class SglangStandIn(StandIn):
         elif path == "/v1/loads":
             running = {"dp_rank": 0, "num_running_reqs": self.num_running, "num_waiting_reqs": 0}
             await answer(send, {"version": "0.5.23", "loads": [running]})
+        elif path == "/server_info":
+            await answer(send, {"max_req_input_len": self.num_usable})
         elif path in {"/v1/completions", "/metrics", "/version"}:
             await answer(send, {"detail": "Not Found"}, 404)
         else:
@@ -50,6 +62,11 @@ class SglangStandIn(StandIn):
             await send(head("text/event-stream"))
             about = {"type": "abort", "message": "told to fail", "status_code": self.status}
             await self.abort(about, send)
+            return
+        if len(body["prompt"]) >= self.num_usable:
+            message = f"Input length ({len(body['prompt'])} tokens) exceeds the maximum allowed length"
+            await send(head("text/event-stream"))
+            await self.abort({"type": "abort", "message": message, "status_code": 400}, send)
             return
         try:
             tokens = await asyncio.to_thread(self.tokens, body)

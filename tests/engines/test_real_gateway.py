@@ -157,6 +157,20 @@ def test_what_the_engine_had_in_its_cache_is_reported(client, kind):
     assert cached[0] < cached[-1] <= usages[-1]["prompt_tokens"]
 
 
+def test_a_prompt_may_fill_the_context_but_for_one_token(client):
+    """SGLang keeps six tokens of its context to itself."""
+    (model,) = client.get("/v1/models").json()["data"]
+
+    def complete(num_left):
+        body = {"model": "tiny", "prompt": [5] * (model["context_length"] - num_left), "max_tokens": 50}
+        return client.post("/v1/completions", json=body)
+
+    for num_left in (1, 2, 5, 9):
+        answer = complete(num_left).raise_for_status().json()
+        assert answer["usage"]["completion_tokens"] <= num_left
+    assert complete(0).json()["error"]["code"] == "context_length_exceeded"
+
+
 def test_an_engine_that_is_killed_while_it_answers_is_named(engine, client):
     """The last test: it ends the engine."""
     _, server = engine

@@ -11,7 +11,7 @@ from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.llama_client import llama_body
 from runtime.engines.sglang_client import SglangClient, sglang_body
 from runtime.engines.vllm_client import completion_body, generate_body
-from runtime.errors import EngineBroke, EngineRefused
+from runtime.errors import EngineBroke, EngineRefused, PromptTooLong
 from runtime.events import FinishReason
 from runtime.request import Sampling
 
@@ -24,6 +24,26 @@ async def test_what_was_in_the_cache_is_known_without_waiting_for_the_end(text):
         for max_tokens in (lookup.grammar.closer().minimum(), 100):
             _, end = await answer_of(remote, remote.request(lookup, max_tokens=max_tokens))
             assert end.stats.num_cached_tokens == 5
+
+
+@pytest.mark.parametrize(
+    ("sizes", "context_length"),
+    [({"context_length": 200}, 194), ({"context_length": 200, "num_cache_tokens": 150}, 144)],
+)
+async def test_an_answer_has_the_room_that_sglang_has_and_no_more(text, sizes, context_length):
+    """SGLang refuses prompts that fill all but the last tokens of its context or of its KV cache."""
+    stand_in = SglangStandIn(text, is_incremental=True, **sizes)
+    async with remote_over(text, stand_in) as remote:
+        lookup = await remote.grammar("auto")
+        for num_left in range(1, 9):
+            prompt = (5,) * (context_length - num_left)
+            request = remote.request(lookup, messages=(), prompt=prompt, max_tokens=5_000)
+            (finished,) = assert_valid(await events_of(remote, request), request)
+            assert finished.stats.num_refused_tokens == 0
+        with pytest.raises(PromptTooLong):
+            await events_of(remote, remote.request(prompt=(5,) * context_length))
+        (card,) = await remote.runtime.models()
+        assert card.context_length == context_length
 
 
 async def test_a_grammar_that_the_engine_cannot_have_is_published_again(text):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from completions_server import serving
+from generate_server import NUM_RESERVED
 
 from compiler.syntaxes import find_syntax
 from gateway.app import create_app
@@ -37,13 +38,16 @@ class EngineKind:
     stand_in: type[Seeded]
     refused: frozenset[str] = frozenset()
     takes_images: bool = True
+    num_reserved: int = 0
+    """Tokens of its context that no request may use."""
 
     @property
     def has_plugin(self) -> bool:
         return self.stand_in.write_grammar is None
 
 
-VLLM, SGLANG, STOCK = EngineKind(SeededVllm), EngineKind(SeededSglang), EngineKind(SeededStock)
+VLLM, STOCK = EngineKind(SeededVllm), EngineKind(SeededStock)
+SGLANG = EngineKind(SeededSglang, num_reserved=NUM_RESERVED)
 LLAMA = EngineKind(SeededLlama, refused=frozenset({"min_tokens"}), takes_images=False)
 ENGINE_KINDS = {"vllm": VLLM, "sglang": SGLANG, "vllm_stock": STOCK, "llama_server": LLAMA}
 FAULTS = ("stop", "length", "die", "garbage", "error", "empty", "stall", 0, 5, 300)
@@ -110,7 +114,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
     async with AsyncExitStack() as stack:
         stand_ins = [_stand_in(rng, engine, text, engines_context) for _ in range(rng.randint(1, 2))]
         other = rng.choice((VLLM, SGLANG)) if engine.has_plugin else engine
-        alone = other.stand_in(text, context_length=engines_context)
+        alone = other.stand_in(text, context_length=engines_context + other.num_reserved)
         if engine.has_plugin:
             store = None if settings.sends_units else partial(open_store, f"sqlite://{folder}/callgate.db")
             loader = GrammarLoader(store, SECRET, text.prepared, cache_bytes=2**26)
@@ -171,7 +175,8 @@ def _settings(rng: random.Random, engine: EngineKind) -> RemoteSettings:
 
 
 def _stand_in(rng: random.Random, engine: EngineKind, text: LoadedModel, context: int) -> Seeded:
-    """A replica of the engine `tight`."""
+    """A replica of the engine `tight`, whose requests have this context."""
+    context += engine.num_reserved
     stand_in = engine.stand_in(text, context_length=context, token_s=rng.choice((0, 0, 0.001, 0.01)))
     if engine is not LLAMA:
         stand_in.together = rng.choice((1, 1, 3, 40))
