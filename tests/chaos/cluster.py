@@ -36,7 +36,7 @@ FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 HAS_FAKETIME = FAKETIME.exists()
 LATER_LOWERING = "from compiler.isolation import compile_job; compile_job.LOWERING_VERSION += 1; "
 """What makes a gateway one of a later version, which finds no grammar that this one has stored."""
-LATER_MARK = "from runtime.engines import mark; mark.VERSION += 1; "
+LATER_MARK = "from runtime.engines import request_mark; request_mark.VERSION += 1; "
 """What makes a gateway or an engine one of a later version, whose marks those of this one do not read."""
 
 
