@@ -34,6 +34,7 @@ from gateway.wire.openai.request import ChatFields
 from gateway.wire.openai.text_completions import CompletionFields
 from gateway.wire.responses.request import ResponsesFields
 from gateway.wire.turn_fields import CallgateFields, ToolSearchFields
+from runtime.engines.engine_kinds import ENGINE_KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -125,6 +126,12 @@ def test_the_map_of_a_layer_names_each_of_its_packages(layer):
     cells = " ".join(re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.MULTILINE))
     named = {name.removeprefix(f"{layer}/") for name in re.findall(r"`([\w/]+)/`", cells)}
     assert named == {path.parent.name for path in (ROOT / layer).glob("*/__init__.py")}
+
+
+@pytest.mark.parametrize("page", ["api.md", "engines.md", "operations.md"])
+def test_every_kind_of_engine_is_documented(page):
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    assert [name for name in ENGINE_KINDS if not re.search(rf"(`|--engine ){name}\b", text)] == []
 
 
 def test_every_setting_in_the_readme_and_in_the_table_of_operations_exists():

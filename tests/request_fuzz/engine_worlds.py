@@ -7,7 +7,7 @@ SGLang too, because the plugin has the same masks in both.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,54 +16,35 @@ from typing import Any
 
 from completions_server import serving
 
-from compiler.grammar.gbnf import to_gbnf
-from compiler.grammar.plain_ebnf import to_plain_ebnf
 from compiler.syntaxes import find_syntax
 from gateway.app import create_app
 from request_fuzz.seeded_engines import Seeded, SeededLlama, SeededSglang, SeededStock, SeededVllm
 from request_fuzz.worlds import SECRET, World, gateway_settings, syntax_names, tiny_model
-from runtime.engines.client import EngineAddress, EngineClient
+from runtime.engines.client import EngineAddress
+from runtime.engines.engine_kinds import ENGINE_KINDS, EngineKind
 from runtime.engines.grammar_loader import GrammarLoader
-from runtime.engines.llama_client import LlamaClient
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
-from runtime.engines.sent_grammars import WriteGrammar
-from runtime.engines.sglang_client import SglangClient
-from runtime.engines.vllm_client import VllmClient
 from runtime.loading import LoadedModel
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.selection import DRAFT, Selection
 from toolspecs.stores import open_store
 
-Connect = Callable[[LoadedModel, EngineAddress], EngineClient]
-
 
 @dataclass(frozen=True)
-class EngineKind:
-    """A kind of engine: its stand-in, its client, and the writer of its grammars, if it has no plugin."""
+class DrawnEngine:
+    """An engine of a world: its kind, the stand-in for it, and what the gateway refuses of requests to it."""
 
+    kind: EngineKind
     stand_in: type[Seeded]
-    connect: Connect
-    write_grammar: WriteGrammar | None = None
     refused: frozenset[str] = frozenset()
-    takes_images: bool = True
 
 
-VLLM = EngineKind(SeededVllm, lambda _, address: VllmClient(address))
-SGLANG = EngineKind(SeededSglang, lambda _, address: SglangClient(address))
-STOCK = EngineKind(
-    SeededStock,
-    lambda loaded, address: VllmClient(address, ending_ids=loaded.vocabulary.stop_ids),
-    to_plain_ebnf,
-)
-LLAMA = EngineKind(
-    SeededLlama,
-    lambda loaded, address: LlamaClient(address, loaded.prepared),
-    to_gbnf,
-    refused=frozenset({"min_tokens"}),
-    takes_images=False,
-)
-ENGINE_KINDS = {"vllm": VLLM, "sglang": SGLANG, "vllm_stock": STOCK, "llama_server": LLAMA}
+VLLM = DrawnEngine(ENGINE_KINDS["vllm"], SeededVllm)
+SGLANG = DrawnEngine(ENGINE_KINDS["sglang"], SeededSglang)
+STOCK = DrawnEngine(ENGINE_KINDS["vllm_stock"], SeededStock)
+LLAMA = DrawnEngine(ENGINE_KINDS["llama_server"], SeededLlama, refused=frozenset({"min_tokens"}))
+ENGINES = {"vllm": VLLM, "sglang": SGLANG, "vllm_stock": STOCK, "llama_server": LLAMA}
 FAULTS = ("stop", "length", "die", "garbage", "error", "empty", "stall", 0, 5, 300)
 """What breaks an answer off, or is written instead of what the mask allows: see `StandIn`."""
 
@@ -117,7 +98,7 @@ class EngineWorld(World):
 @asynccontextmanager
 async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncIterator[EngineWorld]:
     """A gateway with external engines of a kind, drawn at random."""
-    engine = ENGINE_KINDS[kind]
+    engine = ENGINES[kind]
     has_markers = rng.random() < 0.5
     name = rng.choice(syntax_names())
     context, engines_context = rng.choice(((160, 4096), (256, 256), (2048, 300), (400, 400)))
@@ -127,9 +108,9 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
     settings = replace(settings, watch=replace(settings.watch, stall_s=1)) if is_faulty else settings
     async with AsyncExitStack() as stack:
         stand_ins = [_stand_in(rng, engine, text, engines_context) for _ in range(rng.randint(1, 2))]
-        other = rng.choice((VLLM, SGLANG)) if engine.write_grammar is None else engine
+        other = rng.choice((VLLM, SGLANG)) if engine.kind.has_plugin else engine
         alone = other.stand_in(text, context_length=engines_context)
-        if engine.write_grammar is None:
+        if engine.kind.has_plugin:
             store = None if settings.sends_units else partial(open_store, f"sqlite://{folder}/callgate.db")
             loader = GrammarLoader(store, SECRET, text.prepared, cache_bytes=2**26)
             stack.callback(loader.close)
@@ -149,7 +130,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
             await _ready(runtimes)
             if is_faulty:
                 _break(rng, stand_ins)
-            is_unruly = is_faulty or engine.write_grammar is not None
+            is_unruly = is_faulty or not engine.kind.has_plugin
             yield EngineWorld(
                 app=app,
                 told=f"{name}{' markers' if has_markers else ''}{' faulty' if is_faulty else ''} {settings}",
@@ -169,11 +150,11 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
                 least_tokens=0,
                 stand_ins=[*stand_ins, alone],
                 runtimes=runtimes,
-                has_plugin=engine.write_grammar is None,
+                has_plugin=engine.kind.has_plugin,
             )
 
 
-def _settings(rng: random.Random, engine: EngineKind) -> RemoteSettings:
+def _settings(rng: random.Random, engine: DrawnEngine) -> RemoteSettings:
     return RemoteSettings(
         default_max_tokens=rng.choice((40, 90)),
         max_sequences=rng.choice((1024, 1024, 12)),
@@ -181,14 +162,14 @@ def _settings(rng: random.Random, engine: EngineKind) -> RemoteSettings:
         jump_forward=rng.random() < 0.8,
         selection=rng.choice((Selection(), Selection(), Selection("accept", 4), DRAFT)),
         shares_prefixes=rng.random() < 0.3,
-        takes_images=engine.takes_images and rng.random() < 0.5,
+        takes_images=engine.kind.takes_images and rng.random() < 0.5,
         sends_seeds=rng.random() < 0.9,
-        sends_units=engine.write_grammar is None and rng.random() < 0.3,
+        sends_units=engine.kind.has_plugin and rng.random() < 0.3,
         watch=WatchSettings(probe_s=0.5, first_retry_s=0.05, last_retry_s=0.2, stall_s=10),
     )
 
 
-def _stand_in(rng: random.Random, engine: EngineKind, text: LoadedModel, context: int) -> Seeded:
+def _stand_in(rng: random.Random, engine: DrawnEngine, text: LoadedModel, context: int) -> Seeded:
     """A replica of the engine `tight`."""
     stand_in = engine.stand_in(text, context_length=context, token_s=rng.choice((0, 0, 0.001, 0.01)))
     if engine is not LLAMA:
@@ -201,15 +182,15 @@ def _stand_in(rng: random.Random, engine: EngineKind, text: LoadedModel, context
 
 def _runtime(
     stack: AsyncExitStack,
-    engine: EngineKind,
+    engine: DrawnEngine,
     stand_ins: list[Any],
     text: LoadedModel,
     settings: RemoteSettings,
 ) -> RemoteRuntime:
     """The runtime of a model whose engines are these stand-ins, which are served from now on."""
     urls = [stack.enter_context(serving(stand_in)) for stand_in in stand_ins]
-    clients = [engine.connect(text, EngineAddress(url)) for url in urls]
-    return RemoteRuntime(text, clients, settings, secret=SECRET, write_grammar=engine.write_grammar)
+    clients = [engine.kind.connect(EngineAddress(url), text.prepared) for url in urls]
+    return RemoteRuntime(text, clients, settings, secret=SECRET, write_grammar=engine.kind.write_grammar)
 
 
 async def _ready(runtimes: list[RemoteRuntime]) -> None:
