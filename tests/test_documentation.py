@@ -4,6 +4,7 @@ import re
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -13,26 +14,20 @@ from fake_runtime import FakeRuntime
 
 from compiler.regular.formats import FORMATS
 from compiler.syntaxes import SYNTAXES
-from gateway.access.api_keys import KeyTerms
 from gateway.access.cors import EXPOSED
 from gateway.api_document.document import describe
 from gateway.api_document.document_routes import API_ROUTES
+from gateway.api_document.request_schemas import BODIES, STRUCTS
 from gateway.app import create_app
 from gateway.cli import cli
 from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES
 from gateway.model_settings import ModelSettings
-from gateway.routes.import_routes import DecisionBody, ImportBody, McpServer, OpenApiDocument, ToolListing
-from gateway.routes.key_routes import RotationBody
-from gateway.routes.toolset_routes import ToolsetBody, ToolsetSearch
+from gateway.routes.mcp_routes import McpMessage
 from gateway.settings import Settings
 from gateway.settings_table import settings_table
 from gateway.telemetry.access_log import REQUEST_LOG
 from gateway.telemetry.metrics import METRICS
 from gateway.wire.answers import extension, operation_answers, registry_answers
-from gateway.wire.anthropic.request import MessagesFields
-from gateway.wire.openai.request import ChatFields
-from gateway.wire.openai.text_completions import CompletionFields
-from gateway.wire.responses.request import ResponsesFields
 from gateway.wire.turn_fields import CallgateFields, ToolSearchFields
 from runtime.engines.engine_kinds import ENGINE_KINDS
 
@@ -43,8 +38,7 @@ PICTURE = ROOT / "docs" / "architecture.svg"
 API = (ROOT / "docs" / "api.md").read_text("utf-8")
 IMPORTING = (ROOT / "docs" / "importing.md").read_text("utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
-REQUESTS = (ChatFields, ResponsesFields, MessagesFields, CompletionFields, CallgateFields, ToolSearchFields)
-BODIES = (ToolsetBody, ToolsetSearch, ImportBody, McpServer, OpenApiDocument, ToolListing, DecisionBody)
+REQUESTS = (*(body.fields for body in BODIES.values()), CallgateFields, ToolSearchFields)
 OWN_ANSWERS = [
     found
     for module in (extension, operation_answers, registry_answers)
@@ -233,8 +227,21 @@ def test_every_field_of_a_request_to_a_model_is_documented(struct):
     assert _undocumented(struct, API) == []
 
 
-@pytest.mark.parametrize("struct", [*BODIES, KeyTerms, RotationBody], ids=lambda struct: struct.__name__)
-def test_every_field_of_a_body_of_toolsets_and_keys_is_documented(struct):
+def own_bodies():
+    """The structs of the bodies that our own routes read, those within them included."""
+    found, kinds = [], [*STRUCTS]
+    while kinds:
+        kind = kinds.pop()
+        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            kinds += get_args(kind)
+        elif kind not in found and kind.__module__.startswith(("gateway.routes.", "gateway.access.")):
+            found.append(kind)
+            kinds += get_type_hints(kind).values()
+    return [struct for struct in found if struct is not McpMessage]
+
+
+@pytest.mark.parametrize("struct", own_bodies(), ids=lambda struct: struct.__name__)
+def test_every_field_of_a_body_of_our_own_routes_is_documented(struct):
     assert _undocumented(struct, API + IMPORTING) == []
 
 
