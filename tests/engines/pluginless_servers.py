@@ -86,13 +86,13 @@ def ends_inside_character(text):
 
 @dataclass
 class LlamaStandIn(EngineStandIn):
-    """A llama-server, which reads grammars as xgrammar does; `masks` false: it reads none.
+    """A llama-server, which reads grammars as xgrammar does; `reads_grammars` false: it reads none.
 
     It tells the tokens of a character that takes several once the character is whole, and only the last one.
     `wants` is the model's first choice wherever a log probability is told; None: what is written.
     """
 
-    masks: bool = True
+    reads_grammars: bool = True
     wants: int | None = None
 
     async def respond(self, scope, receive, send):
@@ -112,7 +112,7 @@ class LlamaStandIn(EngineStandIn):
 
     def tokens(self, body):
         """Pairs of a token id and how the answer ends with it."""
-        gbnf = body.get("grammar") if self.masks else None
+        gbnf = body.get("grammar") if self.reads_grammars else None
         matcher = None
         if gbnf:
             matcher = OneToken(gbnf) if _ONE_TOKEN.fullmatch(gbnf) else GbnfMatcher(gbnf, self.text.prepared)
@@ -153,3 +153,7 @@ class LlamaStandIn(EngineStandIn):
         if matcher is not None and matcher.is_completed():
             logits[list(self.text.vocabulary.stop_ids)] = 0
         return logits
+
+
+STAND_INS = {"vllm_stock": StockStandIn, "llama_server": LlamaStandIn}
+"""The stand-in of each kind of engine without the plugin."""

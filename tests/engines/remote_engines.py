@@ -13,6 +13,7 @@ from whole_outputs import calls_of
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.engine_kinds import ENGINE_KINDS
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
 from runtime.engines.vllm_client import VllmClient
@@ -163,17 +164,22 @@ async def until(condition):
 
 
 @asynccontextmanager
-async def remote_over(text, *stand_ins, settings=SETTINGS, wait=True, client=VllmClient, write_grammar=None):
-    """A remote runtime over stand-ins that are served; with `wait`, once one of them takes requests."""
+async def remote_over(text, *stand_ins, kind="vllm", settings=SETTINGS, wait=True):
+    """A remote runtime over stand-ins of a kind that are served; with `wait`, once one of them takes requests."""
     linked = Linked(GrammarCache(None, secret=SECRET))
     async with AsyncExitStack() as stack:
         urls = []
         for stand_in in stand_ins or (StandIn(text),):
             stand_in.grammar_of = linked
             urls.append(stack.enter_context(serving(stand_in)))
-        clients = [client(EngineAddress(url)) for url in urls]
+        row = ENGINE_KINDS[kind]
+        clients = [row.connect(EngineAddress(url), text.prepared) for url in urls]
         runtime = RemoteRuntime(
-            replace(text, model_id="remote"), clients, settings, secret=SECRET, write_grammar=write_grammar
+            replace(text, model_id="remote"),
+            clients,
+            settings,
+            secret=SECRET,
+            write_grammar=row.write_grammar,
         )
         stack.push_async_callback(linked.grammars.close)
         stack.push_async_callback(runtime.close)

@@ -4,26 +4,18 @@ from dataclasses import replace
 
 import pytest
 from completions_server import StandIn
-from pluginless_servers import StockStandIn
+from pluginless_servers import STAND_INS
 from remote_engines import assert_valid, events_of, remote_over
 from whole_outputs import calls_of
 
-from compiler.grammar.plain_ebnf import to_plain_ebnf
-from runtime.engines.vllm_client import VllmClient
-
 
 @pytest.mark.parametrize("syntax", ["harmony", "kimi+think", "json+think"])
-@pytest.mark.parametrize("has_plugin", [True, False])
-async def test_a_model_that_thinks_before_its_call_passes(text, syntax, has_plugin):
+@pytest.mark.parametrize(("kind", "stand_in"), [("vllm", StandIn), *STAND_INS.items()])
+async def test_a_model_that_thinks_before_its_call_passes(text, syntax, kind, stand_in):
     """Its thought was of the canary's letter without end, so that its engine never took a request."""
     thinking = replace(text, syntax=syntax)
 
-    def without_plugin(address):
-        return VllmClient(address, ending_ids=text.vocabulary.stop_ids)
-
-    stand_in = StandIn(thinking) if has_plugin else StockStandIn(thinking)
-    options = {} if has_plugin else {"client": without_plugin, "write_grammar": to_plain_ebnf}
-    async with remote_over(thinking, stand_in, wait=False, **options) as remote:
+    async with remote_over(thinking, stand_in(thinking), kind=kind, wait=False) as remote:
         lookup = await remote.grammar()
         health = await remote.settled(lambda health: "not been checked" not in health.reason)
         assert health.is_ready, health.reason

@@ -19,8 +19,6 @@ from gateway.wire.field_reader import FieldReader
 from gateway.wire.images import num_pixels
 from gateway.wire.openai.messages import read_messages as read_openai
 from gateway.wire.responses.items import read_input
-from runtime.engines.sglang_client import SglangClient
-from runtime.engines.vllm_client import VllmClient
 from runtime.errors import RequestRefused
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import MAX_IMAGES, Image, Message
@@ -231,12 +229,12 @@ async def test_a_model_that_is_not_set_up_for_images_refuses_them(text):
             await events_of(remote, remote.request(messages=(SHOWN,)))
 
 
-@pytest.mark.parametrize(("kind", "client"), [(StandIn, VllmClient), (SglangStandIn, SglangClient)])
-async def test_an_engine_gets_token_ids_and_images_and_each_token_is_verified(seeing, kind, client):
+@pytest.mark.parametrize(("kind", "stand_in_of"), [("vllm", StandIn), ("sglang", SglangStandIn)])
+async def test_an_engine_gets_token_ids_and_images_and_each_token_is_verified(seeing, kind, stand_in_of):
     """Also where it goes on after a token that was refused."""
-    stand_in = kind(seeing)
+    stand_in = stand_in_of(seeing)
     settings = replace(SETTINGS, takes_images=True)
-    async with remote_over(seeing, stand_in, client=client, settings=settings) as remote:
+    async with remote_over(seeing, stand_in, kind=kind, settings=settings) as remote:
         lookup = await remote.grammar(parallel=False)
         stand_in.writes, stand_in.num_faults = {12: seeing.vocabulary.tokens.index(b"\0")}, 1
         request = remote.request(lookup, messages=(SHOWN,))

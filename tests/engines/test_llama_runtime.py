@@ -1,98 +1,32 @@
-"""Engines without a plugin: whatever a llama-server writes, an answer is valid; what guards hold costs requests."""
+"""A llama-server: what it tells of tokens and characters, what it does not take, and drafts."""
 
 import json
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import httpx
-import jsonschema_rs
 import pytest
-from completions_server import SECRET, serving
 from pluginless_servers import LlamaStandIn
-from remote_engines import GUARDED, SCHEMAS, SETTINGS, TOOLS, Remote, events_of
+from remote_engines import SCHEMAS, SETTINGS, TOOLS, events_of, remote_over
 from whole_outputs import calls_of
 
-from compiler.cache.grammar_cache import GrammarCache
-from compiler.grammar.gbnf import to_gbnf
 from compiler.response_format import ResponseFormat
 from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.llama_client import LlamaClient
-from runtime.engines.remote import RemoteRuntime
 from runtime.errors import RequestRefused
-from runtime.events import FinishReason, TextDelta
+from runtime.events import TextDelta
 from runtime.request import Sampling
 from runtime.selection import DRAFT, Selection
 
 
-@asynccontextmanager
-async def llama_over(text, stand_in, *, wait=True, settings=SETTINGS):
-    grammars = GrammarCache(None, secret=SECRET)
-    async with AsyncExitStack() as stack:
-        url = stack.enter_context(serving(stand_in))
-        runtime = RemoteRuntime(
-            replace(text, model_id="remote"),
-            [LlamaClient(EngineAddress(url), text.prepared)],
-            settings,
-            secret=SECRET,
-            write_grammar=to_gbnf,
-        )
-        stack.push_async_callback(grammars.close)
-        stack.push_async_callback(runtime.close)
-        await runtime.start(grammars)
-        remote = Remote(runtime, [stand_in], grammars, text)
-        if wait:
-            await remote.ready()
-        yield remote
+def llama_over(text, stand_in, **options):
+    return remote_over(text, stand_in, kind="llama_server", **options)
 
 
 async def answered(remote, request):
     """The calls of an answer, and its end."""
     events = await events_of(remote, request)
     return calls_of(events), events[-1]
-
-
-@pytest.mark.parametrize("mode", ["required", "auto", "none"])
-async def test_every_answer_is_valid_and_within_its_budget(text, mode):
-    async with llama_over(text, LlamaStandIn(text)) as remote:
-        lookup = await remote.grammar(mode)
-        least = lookup.grammar.closer().minimum() if mode == "required" else 1
-        for max_tokens in (least, least + 9, 100):
-            calls, end = await answered(remote, remote.request(lookup, max_tokens=max_tokens))
-            assert end.stats.num_output_tokens <= max_tokens
-            assert calls or mode != "required"
-            for name, arguments in calls:
-                SCHEMAS[name].validate(json.loads(arguments))
-
-
-async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):
-    """Each place costs one request for one token of the mask, and one to go on."""
-    stand_in = LlamaStandIn(text, end_bias=-20)
-    async with llama_over(text, stand_in) as remote:
-        lookup = await remote.grammar(tools=(GUARDED,), parallel=False)
-        (card,) = await remote.runtime.models()
-        assert not card.applies_guards
-        validator = jsonschema_rs.validator_for(dict(GUARDED.parameters))
-        calls, end = await answered(remote, remote.request(lookup, max_tokens=70))
-        ((_, arguments),) = calls
-        validator.validate(json.loads(arguments))
-        assert end.stats.num_refused_tokens
-        assert any(body["n_predict"] == 1 for body in stand_in.requests)
-        [state] = (await remote.runtime.health()).engines
-        assert state.num_failed == 0
-        assert state.num_refused_tokens == state.num_expected_refusals > 0
-
-
-async def test_an_engine_asked_for_one_of_many_tools_is_asked_again_behind_the_header(text):
-    stand_in = LlamaStandIn(text)
-    async with llama_over(text, stand_in) as remote:
-        lookup = await remote.grammar(parallel=False)
-        calls, end = await answered(remote, remote.request(lookup))
-        assert len(calls) == 1
-        first, second, *_ = stand_in.requests
-        assert "urgent" not in first["grammar"]
-        assert len(second["prompt"]) > len(first["prompt"])
-        assert end.reason is FinishReason.TOOL_CALLS or end.closed_by
 
 
 @pytest.mark.parametrize("num_logprobs", [0, 1])
@@ -124,18 +58,6 @@ async def test_text_has_as_many_alternatives_as_were_asked_for(text, num_logprob
         told = [one for event in events for one in getattr(event, "logprobs", ())]
         assert told
         assert all(len(one.top) == num_logprobs for one in told)
-
-
-async def test_an_engine_that_reads_no_grammar_gets_no_requests(text):
-    async with llama_over(text, LlamaStandIn(text, masks=False), wait=False) as remote:
-        health = await remote.settled(lambda health: "masks" in health.reason)
-        assert not health.is_ready
-
-
-async def test_text_without_tools_passes(text):
-    async with llama_over(text, LlamaStandIn(text)) as remote:
-        _, end = await answered(remote, remote.request(max_tokens=20))
-        assert end.reason in {FinishReason.STOP, FinishReason.LENGTH}
 
 
 async def test_a_character_of_several_tokens_is_spelled_anew(text):

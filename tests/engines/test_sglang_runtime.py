@@ -20,7 +20,7 @@ from runtime.request import Sampling
 
 
 def sglang_over(text, *stand_ins, **options):
-    return remote_over(text, *(stand_ins or (SglangStandIn(text),)), client=SglangClient, **options)
+    return remote_over(text, *(stand_ins or (SglangStandIn(text),)), kind="sglang", **options)
 
 
 @pytest.mark.parametrize("is_incremental", [False, True])
