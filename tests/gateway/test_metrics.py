@@ -15,6 +15,7 @@ from sample_tools import TIME, WEATHER
 from gateway.app import create_app
 from gateway.errors import SettingsError
 from gateway.settings import Settings
+from gateway.telemetry import metrics
 from gateway.telemetry.metrics import (
     GRAMMAR_WAIT,
     MAX_TOOLSETS,
@@ -352,6 +353,11 @@ def test_a_file_that_holds_no_key_of_its_own_fails_the_start(settings, tmp_path,
     settings = replace(settings, api_key="a-key-of-a-client", metrics_key_file=str(keys))
     with pytest.raises(SettingsError, match="metrics_key_file"):
         create_app(settings)
+
+
+def test_every_metric_is_in_the_table():
+    defined = {each.name for each in vars(metrics).values() if isinstance(each, metrics.Metric)}
+    assert defined == {each.name for each in METRICS}, "list it in METRICS in gateway/telemetry/metrics.py"
 
 
 def test_the_documented_table_is_the_table():
