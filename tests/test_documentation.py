@@ -22,9 +22,11 @@ from gateway.app import create_app
 from gateway.cli import cli
 from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES
 from gateway.model_settings import ModelSettings
+from gateway.routes.import_routes import ImportBody
 from gateway.routes.mcp_routes import McpMessage
 from gateway.settings import Settings
 from gateway.settings_table import settings_table
+from gateway.sources.source_readers import SourceKind
 from gateway.telemetry.access_log import REQUEST_LOG
 from gateway.telemetry.metrics import METRICS
 from gateway.wire.answers import extension, operation_answers, registry_answers
@@ -174,6 +176,14 @@ def test_every_command_and_every_option_is_documented():
     shared = {setting.option for setting in settings_table()} | {"--help"}
     options = {option for own in commands.values() for option in own} - shared
     assert [option for option in options if not re.search(rf"{option}(?![\w-])", text)] == []
+
+
+def test_every_kind_of_source_has_an_option_a_field_and_a_row_of_the_page():
+    kinds = set(get_args(SourceKind))
+    options = dict(_commands(typer.main.get_command(cli)))["tools import"]
+    assert {f"--{kind}" for kind in kinds} <= {*options}, "gateway/commands/import_cli.py"
+    assert kinds <= {*ImportBody.__struct_fields__}, "gateway/routes/import_routes.py"
+    assert [kind for kind in kinds if f'| `{{"{kind}": ' not in IMPORTING] == [], "docs/importing.md"
 
 
 def test_the_table_of_syntaxes_has_every_row():
