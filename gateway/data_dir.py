@@ -49,12 +49,7 @@ def warn_of_own_secret(settings: Settings) -> None:
 
 def warn_of_own_file(settings: Settings) -> None:
     """Log a warning if engines on other machines read grammars from a store that is a file on this one."""
-    urls = [
-        url
-        for model in settings.served_models
-        if model.engine in {"vllm", "sglang"} and model.engine_units == "store"
-        for url in model.engine_url
-    ]
+    urls = [url for model in settings.served_models if model.reads_store for url in model.engine_url]
     others = [url for url in urls if not is_loopback(urlsplit(url).hostname or "")]
     if others and not settings.shares_store:
         _log.warning(

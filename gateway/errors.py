@@ -4,6 +4,7 @@ GatewayError
 ├── SettingsError        a setting is unknown or has a bad value; the start fails and names it and its source
 ├── LargeBody            the body has more bytes than the route takes
 ├── EncodedBody          the body is compressed
+├── WrongMediaType       the body says that it is of another type than JSON
 ├── TooManyBodies        too many large bodies are being read
 ├── TooMuchHeld          the running requests of the same client hold too much memory
 ├── TooManyImports       too many sources are being read
@@ -73,6 +74,14 @@ class EncodedBody(GatewayError):
     def __init__(self, encoding: str) -> None:
         shown = shorten(encoding, MAX_NAME)
         super().__init__(f"the body has Content-Encoding {shown!r}, and none is taken; send it uncompressed")
+
+
+class WrongMediaType(GatewayError):
+    """The body's `Content-Type` is another one than JSON's."""
+
+    def __init__(self, media_type: str) -> None:
+        shown = shorten(media_type, MAX_NAME)
+        super().__init__(f"the body must be JSON: send Content-Type: application/json, not {shown!r}")
 
 
 class TooManyBodies(GatewayError):

@@ -1,7 +1,7 @@
 """The settings of models: which are served, what runs them, and how they generate."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +13,7 @@ from toolspecs.tool import ShownTools
 
 Count = Annotated[int, Meta(ge=1)]
 EngineName = Literal["embedded", "vllm", "vllm_stock", "sglang", "llama_server"]
+"""What runs a model: this process, or an engine of a row of `ENGINE_KINDS`, whose imports take seconds."""
 SamplingDefaults = Literal["model", "openai"]
 EngineURL = Annotated[str, Meta(pattern=URL_PATTERN)]
 
@@ -48,6 +49,11 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tool_search: Count | None = None
     sampling_defaults: SamplingDefaults = "model"
 
+    @property
+    def reads_store(self) -> bool:
+        """Whether its engine reads grammars from the store."""
+        return self.engine in USED_BY["engine_units"] and self.engine_units == "store"
+
     def unused_field(self) -> str | None:
         """The first field that is set, and not to "", although the model's engine does not use it."""
         default = ModelSettings(model=self.model)
@@ -61,7 +67,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         )
 
 
-_EXTERNAL: tuple[EngineName, ...] = ("vllm", "vllm_stock", "sglang", "llama_server")
+_EXTERNAL: tuple[EngineName, ...] = tuple(name for name in get_args(EngineName) if name != "embedded")
 
 USED_BY: Mapping[str, tuple[EngineName, ...]] = {
     "adapter": ("embedded",),

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from compiler.grammar.gbnf import to_gbnf
-from compiler.grammar.plain_ebnf import to_plain_ebnf
 from compiler.prepared_vocabulary import PreparedVocabulary
 from gateway.data_dir import read_secret
 from gateway.errors import SettingsError
@@ -15,9 +13,7 @@ from gateway.model_settings import ModelSettings
 from gateway.settings import Settings
 from gateway.usable_cores import num_usable_cores
 from runtime.engines.client import EngineAddress, EngineClient
-from runtime.engines.llama_client import LlamaClient
-from runtime.engines.sglang_client import SglangClient
-from runtime.engines.vllm_client import VllmClient
+from runtime.engines.engine_kinds import ENGINE_KINDS
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.models import NAMED_MODELS, find_source
 from runtime.protocol import Runtime
@@ -30,9 +26,6 @@ NAMED_MAX_TOKENS = 512
 EMBEDDED_SELECTION = Selection("accept", 8)
 """It is right as often as drawing until valid, and costs less (docs/study.md). External engines cannot share
 what answers have in common: a model that does not want to call would write eight whole answers."""
-
-_WRITERS = {"llama_server": to_gbnf, "vllm_stock": to_plain_ebnf}
-"""How grammars are written for engines without the plugin."""
 
 OnVocabulary = Callable[[PreparedVocabulary], None]
 """Called with the vocabulary of each model as soon as it is known, before its weights are read."""
@@ -98,9 +91,12 @@ def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         takes_images=model.engine_images,
         sends_units=model.engine_units == "inline",
     )
-    clients = open_clients(model, loaded.prepared)
     return RemoteRuntime(
-        loaded, clients, remote, secret=read_secret(settings), write_grammar=_WRITERS.get(model.engine)
+        loaded,
+        open_clients(model, loaded.prepared),
+        remote,
+        secret=read_secret(settings),
+        write_grammar=ENGINE_KINDS[model.engine].write_grammar,
     )
 
 
@@ -118,7 +114,7 @@ def open_clients(model: ModelSettings, prepared: PreparedVocabulary) -> list[Eng
         addresses = [
             EngineAddress(url, key, model.engine_headers, model.engine_ca_bundle) for url in model.engine_url
         ]
-        return [_open_client(model, address, prepared) for address in addresses]
+        return [ENGINE_KINDS[model.engine].connect(address, prepared) for address in addresses]
     except (OSError, ssl.SSLError) as error:
         raise SettingsError("engine_ca_bundle", "", f"it cannot be read: {error}") from error
 
@@ -156,18 +152,6 @@ def default_selection(settings: Settings, usual: Selection | None = None) -> Sel
     if chosen:
         return selections[chosen[0]]
     return usual if usual and settings.accept is None else Selection()
-
-
-def _open_client(model: ModelSettings, address: EngineAddress, prepared: PreparedVocabulary) -> EngineClient:
-    match model.engine:
-        case "llama_server":
-            return LlamaClient(address, prepared)
-        case "sglang":
-            return SglangClient(address)
-        case "vllm_stock":
-            return VllmClient(address, ending_ids=prepared.vocabulary.stop_ids)
-        case _:
-            return VllmClient(address)
 
 
 def model_name(model: ModelSettings) -> str:

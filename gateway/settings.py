@@ -14,7 +14,7 @@ from msgspec import Meta
 from gateway.http.plain_reasons import URL_PATTERN
 from gateway.model_settings import GenerationSettings
 from gateway.sources.outbound import SourceAccess, SourceCredentials
-from toolspecs.stores import with_password
+from toolspecs.stores import is_shared, with_password
 
 DATABASE = "callgate.db"
 
@@ -356,8 +356,8 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def shares_store(self) -> bool:
-        """Whether other gateways can use the store too."""
-        return not self.store_url.startswith("sqlite:")
+        """Whether gateways on other machines can use the store too."""
+        return is_shared(self.store_url)
 
     @property
     def metrics_endpoint(self) -> str | None:

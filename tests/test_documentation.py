@@ -4,6 +4,7 @@ import re
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -13,27 +14,24 @@ from fake_runtime import FakeRuntime
 
 from compiler.regular.formats import FORMATS
 from compiler.syntaxes import SYNTAXES
-from gateway.access.api_keys import KeyTerms
 from gateway.access.cors import EXPOSED
 from gateway.api_document.document import describe
 from gateway.api_document.document_routes import API_ROUTES
+from gateway.api_document.request_schemas import BODIES, STRUCTS
 from gateway.app import create_app
 from gateway.cli import cli
 from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES
 from gateway.model_settings import ModelSettings
-from gateway.routes.import_routes import DecisionBody, ImportBody, McpServer, OpenApiDocument, ToolListing
-from gateway.routes.key_routes import RotationBody
-from gateway.routes.toolset_routes import ToolsetBody, ToolsetSearch
+from gateway.routes.import_routes import ImportBody
+from gateway.routes.mcp_routes import McpMessage
 from gateway.settings import Settings
 from gateway.settings_table import settings_table
+from gateway.sources.source_readers import SourceKind
 from gateway.telemetry.access_log import REQUEST_LOG
 from gateway.telemetry.metrics import METRICS
 from gateway.wire.answers import extension, operation_answers, registry_answers
-from gateway.wire.anthropic.request import MessagesFields
-from gateway.wire.openai.request import ChatFields
-from gateway.wire.openai.text_completions import CompletionFields
-from gateway.wire.responses.request import ResponsesFields
 from gateway.wire.turn_fields import CallgateFields, ToolSearchFields
+from runtime.engines.engine_kinds import ENGINE_KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -42,8 +40,7 @@ PICTURE = ROOT / "docs" / "architecture.svg"
 API = (ROOT / "docs" / "api.md").read_text("utf-8")
 IMPORTING = (ROOT / "docs" / "importing.md").read_text("utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
-REQUESTS = (ChatFields, ResponsesFields, MessagesFields, CompletionFields, CallgateFields, ToolSearchFields)
-BODIES = (ToolsetBody, ToolsetSearch, ImportBody, McpServer, OpenApiDocument, ToolListing, DecisionBody)
+REQUESTS = (*(body.fields for body in BODIES.values()), CallgateFields, ToolSearchFields)
 OWN_ANSWERS = [
     found
     for module in (extension, operation_answers, registry_answers)
@@ -139,6 +136,12 @@ def test_the_map_of_a_layer_names_each_of_its_packages(layer):
     assert named == {path.parent.name for path in (ROOT / layer).glob("*/__init__.py")}
 
 
+@pytest.mark.parametrize("page", ["api.md", "engines.md", "operations.md"])
+def test_every_kind_of_engine_is_documented(page):
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    assert [name for name in ENGINE_KINDS if not re.search(rf"(`|--engine ){name}\b", text)] == []
+
+
 def test_every_setting_in_the_readme_and_in_the_table_of_operations_exists():
     table = _settings_of_operations()
     text = (ROOT / "README.md").read_text("utf-8") + table
@@ -185,6 +188,14 @@ def test_every_command_and_every_option_is_documented():
     shared = {setting.option for setting in settings_table()} | {"--help"}
     options = {option for own in commands.values() for option in own} - shared
     assert [option for option in options if not re.search(rf"{option}(?![\w-])", text)] == []
+
+
+def test_every_kind_of_source_has_an_option_a_field_and_a_row_of_the_page():
+    kinds = set(get_args(SourceKind))
+    options = dict(_commands(typer.main.get_command(cli)))["tools import"]
+    assert {f"--{kind}" for kind in kinds} <= {*options}, "gateway/commands/import_cli.py"
+    assert kinds <= {*ImportBody.__struct_fields__}, "gateway/routes/import_routes.py"
+    assert [kind for kind in kinds if f'| `{{"{kind}": ' not in IMPORTING] == [], "docs/importing.md"
 
 
 def test_the_table_of_syntaxes_has_every_row():
@@ -238,8 +249,21 @@ def test_every_field_of_a_request_to_a_model_is_documented(struct):
     assert _undocumented(struct, API) == []
 
 
-@pytest.mark.parametrize("struct", [*BODIES, KeyTerms, RotationBody], ids=lambda struct: struct.__name__)
-def test_every_field_of_a_body_of_toolsets_and_keys_is_documented(struct):
+def own_bodies():
+    """The structs of the bodies that our own routes read, those within them included."""
+    found, kinds = [], [*STRUCTS]
+    while kinds:
+        kind = kinds.pop()
+        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            kinds += get_args(kind)
+        elif kind not in found and kind.__module__.startswith(("gateway.routes.", "gateway.access.")):
+            found.append(kind)
+            kinds += get_type_hints(kind).values()
+    return [struct for struct in found if struct is not McpMessage]
+
+
+@pytest.mark.parametrize("struct", own_bodies(), ids=lambda struct: struct.__name__)
+def test_every_field_of_a_body_of_our_own_routes_is_documented(struct):
     assert _undocumented(struct, API + IMPORTING) == []
 
 

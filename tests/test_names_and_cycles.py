@@ -1,8 +1,11 @@
-"""One name for one thing, and no cycle of imports, in all of the product's files."""
+"""One name for one thing, no cycle of imports in the product's files, and no import of what is not there."""
 
 import ast
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -160,3 +163,64 @@ def test_imports_for_types_are_told_apart():
     tree = ast.parse("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import compiler.errors\n")
     assert list(imported(tree.body, with_types=False)) == ["typing"]
     assert list(imported(tree.body, with_types=True)) == ["typing", "compiler.errors"]
+
+
+def programs(path: Path) -> Iterator[ast.Module]:
+    """A file, and the programs in its texts, which tests start in processes of their own."""
+    tree = ast.parse(path.read_text("utf-8"))
+    yield tree
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "import " in node.value:
+            with suppress(SyntaxError):
+                yield ast.parse(textwrap.dedent(node.value).strip().rstrip(";"))
+
+
+@cache
+def defined(module: str) -> set[str]:
+    """The names that a module of the product gives to something."""
+    nodes = list(ast.walk(ast.parse(MODULES[module].read_text("utf-8"))))
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    return {
+        *(
+            node.name
+            for node in nodes
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        ),
+        *(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)),
+        *(alias.asname or alias.name for node in imports for alias in node.names),
+    }
+
+
+def missing(tree: ast.Module) -> Iterator[str]:
+    """The modules and names of the product that a program imports, and that are not there."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in LAYERS:
+            names = defined(node.module) if node.module in MODULES else set()
+            imported_names = {alias.name for alias in node.names}
+            yield from (
+                f"{node.module}.{name}"
+                for name in imported_names - names
+                if f"{node.module}.{name}" not in MODULES
+            )
+        elif isinstance(node, ast.Import):
+            names = {alias.name for alias in node.names if alias.name.split(".")[0] in LAYERS}
+            yield from names - MODULES.keys()
+
+
+def test_what_tests_import_is_there():
+    """Also in tests that are rarely run, and in the programs that they start."""
+    found = {
+        path.relative_to(ROOT).as_posix(): names
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if (names := [name for program in programs(path) for name in missing(program)])
+    }
+    assert found == {}, "a rename left these behind"
+
+
+def test_imports_of_what_is_not_there_are_found(tmp_path):
+    path, name = tmp_path / "test.py", "no_name"
+    path.write_text(
+        f"from compiler import {name}\nLATER = 'from compiler.schema import {name}; {name}(); '\n"
+    )
+    found = [each for program in programs(path) for each in missing(program)]
+    assert found == ["compiler.no_name", "compiler.schema.no_name"]

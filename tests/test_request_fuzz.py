@@ -8,6 +8,7 @@ import pytest
 import torch
 from request_fuzz.answers import Answer, Choice
 from request_fuzz.drawing import Asked
+from request_fuzz.engine_worlds import ENGINES
 from request_fuzz.promises import broken_promises
 from request_fuzz.rounds import run_round
 from request_fuzz.subjects import CUSTOM, SCHEMAS, TEXT_FORMATS, input_fault
@@ -15,6 +16,7 @@ from request_fuzz.subjects import CUSTOM, SCHEMAS, TEXT_FORMATS, input_fault
 from compiler.linker.outer_positions import BeforeThought
 from compiler.syntaxes import find_syntax
 from runtime.engines import completion_request
+from runtime.engines.engine_kinds import ENGINE_KINDS
 from runtime.engines.remote import Admission
 from runtime.engines.verified_output import VerifiedOutput
 
@@ -74,6 +76,10 @@ def test_a_round_keeps_every_promise(folder, number):
     outcome = asyncio.run(run_round(number, folder, num_requests=10))
     assert outcome.findings == []
     assert outcome.counts["status 200"] > 2
+
+
+def test_there_are_rounds_with_every_kind_of_engine():
+    assert {*ENGINES} == {engine for engine, *_ in ENGINE_ROUNDS} == ENGINE_KINDS.keys()
 
 
 @pytest.mark.parametrize(("engine", "number", "is_faulty"), ENGINE_ROUNDS)

@@ -21,7 +21,15 @@ from gateway.api_document.operations import (
     Operation,
 )
 from gateway.api_document.request_schemas import STRUCTS, reached, ref, request_schemas
-from gateway.http.problems import MESSAGES, STATUSES, Problem, has_problem_details, is_mcp, model_route_status
+from gateway.http.problems import (
+    MESSAGES,
+    STATUSES,
+    Problem,
+    has_problem_details,
+    is_mcp,
+    model_route_status,
+    openai_code,
+)
 from gateway.wire.answers.operation_answers import McpErrorBody
 from gateway.wire.answers.registry_answers import AnthropicErrorBody, OpenAIErrorBody, ProblemDetails
 from toolspecs.json_value import JSON
@@ -163,7 +171,7 @@ class _Described:
         return described
 
     def _errors(self, path: str, name: str, row: Operation) -> dict[str, JSON]:
-        """The errors of a route by status, with the names of their kinds."""
+        """The errors of a route by status, with their codes."""
         is_registry = has_problem_details(path)
         kinds: defaultdict[int, dict[str, None]] = defaultdict(dict)
         kinds[500]["internal_error"] = None
@@ -179,8 +187,12 @@ class _Described:
             shape = McpErrorBody
         media_type = "application/problem+json" if is_registry else "application/json"
         content = {media_type: {"schema": self._refs[repr(shape)]}}
+        code_of = openai_code if shape is OpenAIErrorBody else str
         return {
-            str(status): {"description": ", ".join(f"`{kind}`" for kind in names), "content": content}
+            str(status): {
+                "description": ", ".join(f"`{code_of(kind)}`" for kind in names),
+                "content": content,
+            }
             for status, names in sorted(kinds.items())
             if status not in row.answers
         }

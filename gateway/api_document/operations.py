@@ -51,6 +51,7 @@ COMPILING: Errors = (
 PROMPTING: Errors = (
     *WITH_BODY,
     *WITH_TOOLSET,
+    gateway.NoEffect,
     gateway.ToolsetConflict,
     gateway.TooManyTools,
     gateway.NotReady,
@@ -120,12 +121,13 @@ class Operation:
     media_type: str = "application/json"
 
 
-def _model(answer: Any, body: str, **fields: Any) -> Operation:
-    return Operation("Models", {200: answer}, GENERATING, body, headers=(TOOLSET, TIMEOUT), **fields)
+def _model(answer: Any, body: str, *errors: type[Exception], **fields: Any) -> Operation:
+    all_errors = (*GENERATING, *errors)
+    return Operation("Models", {200: answer}, all_errors, body, headers=(TOOLSET, TIMEOUT), **fields)
 
 
-def _prompt(answer: Any, body: str) -> Operation:
-    return Operation("Models", {200: answer}, PROMPTING, body, headers=(TOOLSET, TIMEOUT))
+def _prompt(answer: Any, body: str, *errors: type[Exception]) -> Operation:
+    return Operation("Models", {200: answer}, (*PROMPTING, *errors), body, headers=(TOOLSET, TIMEOUT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +154,16 @@ OPERATIONS: Mapping[str, Operation] = {
     "chat_completions": _model(
         models.ChatCompletion, "ChatRequest", events=(models.ChatChunk, registry.OpenAIErrorBody)
     ),
-    "create_response": _model(responses.Response, "ResponseRequest", events=(responses.ResponseEvent,)),
-    "count_response_tokens": _prompt(responses.ResponseInputTokens, "ResponseRequest"),
+    "create_response": _model(
+        responses.Response, "ResponseRequest", gateway.UnknownPrevious, events=(responses.ResponseEvent,)
+    ),
+    "count_response_tokens": _prompt(
+        responses.ResponseInputTokens, "ResponseRequest", gateway.UnknownPrevious
+    ),
     "get_response": Operation(
-        "Models", {200: responses.Response}, (gateway.UnknownResponse, toolspecs.StoreError)
+        "Models",
+        {200: responses.Response},
+        (gateway.UnknownResponse, toolspecs.StoreError, gateway.InvalidField),
     ),
     "delete_response": Operation(
         "Models", {200: responses.DeletedResponse}, (gateway.UnknownResponse, toolspecs.StoreError)
@@ -211,7 +219,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "mcp_message": Operation(
         "Toolsets",
         {200: operations.McpAnswer, 202: None, 406: operations.McpAnswer},
-        (*WITH_BODY, *WITH_TOOLSET, gateway.ExtraMissing),
+        (*WITH_BODY, *WITH_TOOLSET, gateway.WrongMediaType, gateway.ExtraMissing),
         "McpMessage",
     ),
     "import_tools": _TOOLSETS.writing(

@@ -30,7 +30,7 @@ from gateway.commands.gateway_client import (
 )
 from gateway.errors import ExtraMissing, SettingsError
 from gateway.setting_sources import source_credentials
-from gateway.sources.source_readers import from_mcp, from_openapi, from_python
+from gateway.sources.source_readers import SourceKind, from_python, import_source
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.imported import Imported, toolset_name
 from toolspecs.imports.openapi import EVERYTHING, OperationFilter
@@ -103,7 +103,9 @@ def import_tools(
     CALLGATE_SOURCE_TOKEN is sent to the source as a bearer token.
     """
     selection = OperationFilter(tuple(tag or ()), tuple(path or ()), tuple(operation or ()))
-    imported = _imported(functions or (), openapi, mcp, header or (), selection)
+    places: dict[SourceKind, str | None] = {"mcp": mcp, "openapi": openapi}
+    named = {kind: place for kind, place in places.items() if place}
+    imported = _imported(functions or (), named, header or (), selection)
     _tell_faults(imported, is_fatal=not skip_refused)
     toolset = name or toolset_name(imported.title)
     if is_printed:
@@ -130,34 +132,29 @@ def listing_of(imported: Imported, selection: OperationFilter) -> dict[str, Any]
 
 def _imported(
     functions: Sequence[str],
-    openapi: str | None,
-    mcp: str | None,
+    named: Mapping[SourceKind, str],
     header: Sequence[str],
     selection: OperationFilter,
 ) -> Imported:
     """The tools of the one source on the command line; ends the command if it cannot be read."""
-    if sum(bool(source) for source in (functions, openapi, mcp)) != 1:
+    if bool(functions) + len(named) != 1:
         raise failure("name one source: MODULE:NAME, --openapi FILE_OR_URL or --mcp URL")
-    if selection != EVERYTHING and not openapi:
+    if selection != EVERYTHING and "openapi" not in named:
         raise failure("--tag, --path and --operation are for --openapi")
     if functions:
         return _read(lambda: from_python(functions))
-    return read_source("mcp" if mcp else "openapi", mcp or openapi or "", header, selection)
+    [(kind, place)] = named.items()
+    return read_source(kind, place, header, selection)
 
 
-def read_source(kind: str, place: str, header: Sequence[str], selection: OperationFilter) -> Imported:
-    """The tools of an MCP server, or of an OpenAPI document at a URL or in a file, which the user has named.
-
-    Ends the command if it cannot be read.
-    """
+def read_source(kind: SourceKind, place: str, header: Sequence[str], selection: OperationFilter) -> Imported:
+    """The tools of a source that the user has named; ends the command if it cannot be read."""
     own_headers = read_headers(header)
 
     def read() -> Imported:
         credentials = source_credentials()
         headers = credentials.headers(own_headers)
-        if kind == "mcp":
-            return from_mcp(place, headers, credentials)
-        return from_openapi(place, headers, selection)
+        return import_source(kind, place, headers, credentials=credentials, selection=selection)
 
     return _read(read)
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, cast, get_args
 
 import httpx
 import msgspec
@@ -34,7 +34,7 @@ from gateway.commands.import_cli import (
 from gateway.errors import GatewayError
 from gateway.setting_sources import source_access, source_environment
 from gateway.sources.outbound import NOT_PUBLIC, origin_of_url
-from gateway.sources.source_readers import MAX_BYTES, is_url
+from gateway.sources.source_readers import MAX_BYTES, SourceKind, is_url
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.openapi import OperationFilter
 from toolspecs.json_scan import ContentLimits
@@ -197,7 +197,7 @@ class _Watch:
         # It needs a POSIX system.
         from gateway.sources.source_process import SourceOrder, SourceProcesses  # noqa: PLC0415
 
-        if source.kind not in {"mcp", "openapi"}:
+        if source.kind not in get_args(SourceKind):
             raise failure(f"{visible_line(source.source)} is of a kind that cannot be read from here")
         is_named = origin_of_url(source.location) in map(origin_of_url, self.origins)
         try:
@@ -209,7 +209,7 @@ class _Watch:
                 environment=source_environment(),
             )
             order = SourceOrder(
-                kind="mcp" if source.kind == "mcp" else "openapi",
+                kind=cast("SourceKind", source.kind),
                 url=source.location,
                 headers=read_headers(self.headers) if is_named else {},
                 tags=source.filter.tags,

@@ -61,6 +61,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.MalformedBody: (400, "malformed_body"),
     gateway.LargeBody: (413, "request_entity_too_large"),
     gateway.EncodedBody: (415, "encoded_body"),
+    gateway.WrongMediaType: (415, "unsupported_media_type"),
     gateway.TooManyBodies: (429, "too_many_bodies"),
     gateway.TooMuchHeld: (429, "too_much_held"),
     gateway.TooManyImports: (429, "too_many_imports"),
@@ -337,9 +338,14 @@ def openai_error(problem: Problem) -> dict[str, Any]:
             "message": problem.detail,
             "type": _OPENAI_TYPES.get(problem.status, fallback),
             "param": problem.param,
-            "code": _OPENAI_CODES.get(problem.kind, problem.kind),
+            "code": openai_code(problem.kind),
         }
     }
+
+
+def openai_code(kind: str) -> str:
+    """The code of a kind of problem in OpenAI's error object."""
+    return _OPENAI_CODES.get(kind, kind)
 
 
 def anthropic_error(problem: Problem) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -56,12 +57,29 @@ class OperationSelection(msgspec.Struct, forbid_unknown_fields=True):
     paths: Patterns = ()
     operations: Patterns = ()
 
+    @property
+    def filter(self) -> OperationFilter:
+        """Which operations these are."""
+        return OperationFilter(self.tags, self.paths, self.operations)
+
+    def check(self, field: str) -> None:
+        """Raise InvalidField, with the name of this source's field, if it cannot be kept and shown."""
+        _check_visible(field, (*self.tags, *self.paths, *self.operations))
+
 
 class McpServer(msgspec.Struct, forbid_unknown_fields=True):
     """An MCP server, over streamable HTTP; `headers` are sent with every request and are not kept."""
 
     url: SourceURL
     headers: SourceHeaders = {}
+
+    def check(self, field: str) -> None:
+        """Raise InvalidField if its headers cannot be sent."""
+        _check_headers(field, self.headers)
+
+    def order(self) -> SourceOrder:
+        """What is read of it."""
+        return SourceOrder(kind="mcp", url=self.url, headers=self.headers)
 
 
 class OpenApiDocument(OperationSelection):
@@ -70,6 +88,25 @@ class OpenApiDocument(OperationSelection):
     url: SourceURL | None = None
     headers: SourceHeaders = {}
     document: str | dict[str, Any] | None = None
+
+    def check(self, field: str) -> None:
+        """Raise InvalidField unless there is one document, whose headers and selection can be kept."""
+        if (self.url is None) == (self.document is None):
+            raise InvalidField(field, 'give it either "url" or "document"')
+        _check_headers(field, self.headers)
+        super().check(field)
+
+    def order(self) -> SourceOrder:
+        """What is read of it. This takes long for a large document; raises InvalidField if it is not JSON."""
+        return SourceOrder(
+            kind="openapi",
+            url=self.url,
+            document=_text(self.document),
+            headers=self.headers,
+            tags=self.tags,
+            paths=self.paths,
+            operations=self.operations,
+        )
 
 
 class ToolListing(OperationSelection, kw_only=True):
@@ -83,6 +120,14 @@ class ToolListing(OperationSelection, kw_only=True):
     location: Location
     tools: list[Any]
     unread: list[str] = []
+
+    def check(self, field: str) -> None:
+        """Raise InvalidField if its location or selection cannot be kept and shown."""
+        if _WITH_PASSWORD.match(self.location):
+            reason = "a URL is kept and shown; leave its user and password out, and send a header"
+            raise InvalidField(f"{field}.location", reason)
+        _check_visible(field, (self.location,))
+        super().check(field)
 
 
 class ImportBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -98,27 +143,17 @@ class ImportBody(msgspec.Struct, forbid_unknown_fields=True):
     skip_refused: bool = False
     dry_run: bool = False
 
-    def check(self) -> None:
-        """Raise InvalidField unless one source is named, in a way that can be kept."""
-        named = [name for name in ("mcp", "openapi", "listing") if getattr(self, name) is not None]
+    def source(self) -> McpServer | OpenApiDocument | ToolListing:
+        """The source; raises InvalidField unless one is named, in a way that can be kept."""
+        sources = {"mcp": self.mcp, "openapi": self.openapi, "listing": self.listing}
+        named = [(name, source) for name, source in sources.items() if source is not None]
         if len(named) != 1:
-            reason = f"{' and '.join(named)} are sources" if named else "there is no source"
+            names = " and ".join(name for name, _ in named)
+            reason = f"{names} are sources" if named else "there is no source"
             raise InvalidField("", f"{reason}; name one: mcp, openapi or listing")
-        if self.openapi and (self.openapi.url is None) == (self.openapi.document is None):
-            raise InvalidField("openapi", 'give it either "url" or "document"')
-        for name in ("mcp", "openapi"):
-            source = getattr(self, name)
-            for header in source.headers if source else ():
-                if header.lower() in OWN_HEADERS:
-                    raise InvalidField(f"{name}.headers", f"the gateway sets {header} itself; leave it out")
-        if self.listing and _WITH_PASSWORD.match(self.listing.location):
-            reason = "a URL is kept and shown; leave its user and password out, and send a header"
-            raise InvalidField("listing.location", reason)
-        selection = self.listing or self.openapi or OperationSelection()
-        location = self.listing.location if self.listing else ""
-        for text in (location, *selection.tags, *selection.paths, *selection.operations):
-            if not text.isprintable():
-                raise InvalidField(named[0], f"{text!r} has invisible characters; leave them out")
+        [(name, source)] = named
+        source.check(name)
+        return source
 
 
 class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -139,7 +174,6 @@ class ImportController(Controller):
         """Create a toolset from the tools of a source (201), or record what differs at the source (200)."""
         precondition = change_precondition(context.request)
         body = convert(await context.read_registry_body(), ImportBody)
-        body.check()
         offer = await unless_gone(context.request, _read_source(context, body))
         async with context.registry_turn():
             outcome = await context.services.imports.import_offer(
@@ -212,31 +246,35 @@ async def _read_decision(context: RequestContext) -> DecisionBody:
     return convert(submitted, DecisionBody)
 
 
+def _check_headers(field: str, headers: Mapping[str, str]) -> None:
+    for header in headers:
+        if header.lower() in OWN_HEADERS:
+            raise InvalidField(f"{field}.headers", f"the gateway sets {header} itself; leave it out")
+
+
+def _check_visible(field: str, texts: Iterable[str]) -> None:
+    for text in texts:
+        if not text.isprintable():
+            raise InvalidField(field, f"{text!r} has invisible characters; leave them out")
+
+
 async def _read_source(context: RequestContext, body: ImportBody) -> Offer:
-    """The tools that the source in the body has now; raises what `SourceProcesses.read` raises."""
-    if body.listing:
-        listing = body.listing
-        selection = OperationFilter(listing.tags, listing.paths, listing.operations).by_kind
+    """The tools that the source in the body has now.
+
+    Raises:
+        InvalidField: the body names no source, or not one that can be read and kept.
+        GatewayError, ToolspecsError: as `SourceProcesses.read`.
+    """
+    source = body.source()
+    if isinstance(source, ToolListing):
+        listing, selection = source, source.filter.by_kind
         return Offer(
             listing.kind, listing.location, listing.tools, unread=listing.unread, selection=selection
         )
-    if body.mcp:
-        order = SourceOrder(kind="mcp", url=body.mcp.url, headers=body.mcp.headers)
-    else:
-        assert body.openapi
-        # In a thread: a document may have 16 MB, and what is wrong with it is looked for value by value.
-        document = await asyncio.to_thread(_text, body.openapi.document)
-        order = SourceOrder(
-            kind="openapi",
-            url=body.openapi.url,
-            document=document,
-            headers=body.openapi.headers,
-            tags=body.openapi.tags,
-            paths=body.openapi.paths,
-            operations=body.openapi.operations,
-        )
+    # In a thread: a document may have 16 MB, and what is wrong with it is looked for value by value.
+    order = await asyncio.to_thread(source.order)
     imported = await context.services.sources.read(order, context.principal.client_id)
-    selection = OperationFilter(order.tags, order.paths, order.operations).by_kind
+    selection = order.selection.by_kind
     return Offer(
         imported.kind, imported.location, imported.tools, imported.found_faults(), selection=selection
     )

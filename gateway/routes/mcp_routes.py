@@ -3,22 +3,19 @@
 import asyncio
 from dataclasses import replace
 from functools import partial
-from http import HTTPStatus
 from types import ModuleType
 from typing import Any
 
 import msgspec
 from litestar import MediaType, post
-from litestar.exceptions import HTTPException
 from litestar.params import FromPath
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.errors import ExtraMissing, InvalidField
+from gateway.errors import ExtraMissing, InvalidField, WrongMediaType
 from gateway.http.headers import HttpRequest
 from gateway.http.json_body import JsonBody
 from gateway.http.problems import MCP
 from gateway.routes.request_context import WiredContext, check_query
-from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.toolset import ToolsetReference
 
 MAX_VALUES = 25_000
@@ -69,9 +66,7 @@ def check_media_type(request: HttpRequest) -> None:
     """Refuse a body of another type than JSON; the SDK would do so without a JSON-RPC error."""
     media_type, _ = request.content_type
     if media_type != MediaType.JSON:
-        shown = shorten(media_type, MAX_NAME)
-        reason = f"the body must be JSON: send Content-Type: application/json, not {shown!r}"
-        raise HTTPException(reason, status_code=HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+        raise WrongMediaType(media_type)
 
 
 def _front() -> ModuleType:

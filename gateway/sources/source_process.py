@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -31,7 +31,7 @@ from gateway.sources.outbound import (
     SourceCredentials,
     read_networks,
 )
-from gateway.sources.source_readers import from_document, from_mcp, from_openapi
+from gateway.sources.source_readers import SourceKind, from_document, import_source
 from toolspecs.confined_files import drop_files, still_open
 from toolspecs.errors import Fault, LimitExceeded, ToolspecsError, TooManyValues, UnreadableSource
 from toolspecs.imports.imported import Imported
@@ -70,9 +70,12 @@ read_order()
 
 
 class SourceOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read. `SourceProcesses` fills in the fields from `credentials` on."""
+    """What to read: a source at `url`, or else an OpenAPI `document`.
 
-    kind: Literal["mcp", "openapi"]
+    `SourceProcesses` fills in the fields from `credentials` on.
+    """
+
+    kind: SourceKind
     url: str | None = None
     document: str | None = None
     headers: Mapping[str, str] = {}
@@ -84,17 +87,20 @@ class SourceOrder(msgspec.Struct, frozen=True, kw_only=True):
     certificates: tuple[str, ...] = ()
     processor_s: int = PROCESSOR_S
 
+    @property
+    def selection(self) -> OperationFilter:
+        """Which operations of an OpenAPI document to import."""
+        return OperationFilter(self.tags, self.paths, self.operations)
+
     def read(self) -> Imported:
         """Read it; raises UnreadableSource, LimitExceeded, ExtraMissing."""
+        if self.url is None:
+            return from_document(self.document or "", self.selection)
         hosts = CheckedHosts(AddressRules(read_networks(self.networks)))
         headers = self.credentials.headers(self.headers)
-        selection = OperationFilter(self.tags, self.paths, self.operations)
-        if self.kind == "mcp":
-            assert self.url is not None
-            return from_mcp(self.url, headers, self.credentials, hosts)
-        if self.url is not None:
-            return from_openapi(self.url, headers, selection, hosts)
-        return from_document(self.document or "", selection)
+        return import_source(
+            self.kind, self.url, headers, credentials=self.credentials, selection=self.selection, hosts=hosts
+        )
 
 
 class ReadSource(msgspec.Struct, frozen=True):

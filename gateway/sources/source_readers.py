@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -24,10 +24,30 @@ from gateway.sources.outbound import CheckedHosts, CheckedTransport, GuardedRequ
 from toolspecs.errors import UnreadableSource
 from toolspecs.imports.documents import Retrieve
 from toolspecs.imports.imported import Imported, import_listing
-from toolspecs.imports.openapi import OperationFilter, import_openapi, unreachable
+from toolspecs.imports.openapi import EVERYTHING, OperationFilter, import_openapi, unreachable
 
 MAX_BYTES = 32 * 1024 * 1024
 TIMEOUT_S = 60.0
+
+SourceKind = Literal["mcp", "openapi"]
+"""The kinds of sources that have a URL."""
+
+
+def import_source(
+    kind: SourceKind,
+    place: str,
+    headers: Mapping[str, str],
+    *,
+    credentials: SourceCredentials | None = None,
+    selection: OperationFilter = EVERYTHING,
+    hosts: CheckedHosts | None = None,
+) -> Imported:
+    """The tools of a source at a URL, or of an OpenAPI document in a file; raises what reading it raises."""
+    match kind:
+        case "mcp":
+            return from_mcp(place, headers, credentials, hosts)
+        case "openapi":
+            return from_openapi(place, headers, selection, hosts)
 
 
 def from_openapi(

@@ -5,6 +5,7 @@ In the gateway:
     remote               the runtime of a model that external engines run
     replicas             chooses among the engines of a model, and watches them
     canary               shows that an engine's masks are in force
+    engine_kinds         the kinds of engines, one row each
     client               what the clients of all engines share: HTTP to one server
     engine_transport     how bytes travel to and from it
     host_lookups         where it is

@@ -1,8 +1,7 @@
 """Stand-ins for engines: random logits under masks, on real sockets; that of a vLLM server can misbehave.
 
-Each knows by which client the gateway asks its kind of engine (`client`), how the client's requests carry grammars
-(`write_grammar`; None: as marks for the plugin), and finds in a
-request its grammar (`grammar_in`) and how many tokens it asks for (`num_asked`).
+Each names its row of `ENGINE_KINDS` (`kind`), and finds in a request its grammar (`grammar_in`) and how many tokens it
+asks for (`num_asked`).
 """
 
 import asyncio
@@ -17,7 +16,6 @@ from serving import served
 from compiler.matcher import allocate_bitmask
 from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.request_mark import PLUGIN_MISSING, InvalidRequestMark, read_request_mark
-from runtime.engines.vllm_client import VllmClient
 from runtime.text.tokenizer import LoadedTokenizer
 
 SECRET = b"0123456789abcdef"
@@ -51,7 +49,7 @@ class EngineStandIn:
     Without `masks_tokens` they write anything.
     """
 
-    write_grammar = None
+    kind = "vllm"
 
     text: LoadedTokenizer
     masks_tokens: bool = True
@@ -161,9 +159,6 @@ class StandIn(EngineStandIn):
     num_faults: int = 10**9
     num_cached: int | None = None
     headers: list = field(default_factory=list)
-
-    def client(self, address):
-        return VllmClient(address)
 
     def grammar_in(self, body):
         return (body.get("structured_outputs") or {}).get("grammar")

@@ -7,7 +7,6 @@ from completions_server import LikelyToken, LongRequest, StandIn, answer, body_o
 
 from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.request_mark import InvalidRequestMark
-from runtime.engines.sglang_client import SglangClient
 
 ABORTED_WITH = 198
 NUM_RESERVED = 6
@@ -18,6 +17,8 @@ NUM_RESERVED = 6
 class SglangStandIn(StandIn):
     """`is_incremental`: its events do not repeat what came before. `num_cache_tokens` fit its KV cache."""
 
+    kind = "sglang"
+
     is_incremental: bool = False
     num_cache_tokens: int = 20_000
 
@@ -25,9 +26,6 @@ class SglangStandIn(StandIn):
     def num_usable(self):
         """How many tokens a prompt and its output may have together."""
         return min(self.context_length, self.num_cache_tokens) - NUM_RESERVED
-
-    def client(self, address):
-        return SglangClient(address)
 
     async def respond(self, scope, receive, send):
         path = scope["path"]

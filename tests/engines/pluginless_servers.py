@@ -9,11 +9,6 @@ import xgrammar as xgr
 from completions_server import EngineStandIn, StandIn, answer, body_of, event
 from gbnf_matcher import GbnfMatcher
 
-from compiler.grammar.gbnf import to_gbnf
-from compiler.grammar.plain_ebnf import to_plain_ebnf
-from runtime.engines.llama_client import LlamaClient
-from runtime.engines.vllm_client import VllmClient
-
 
 class EnginesMatcher:
     """Follows an output in vLLM's way: by xgrammar, over the tokenizer as it is.
@@ -36,10 +31,7 @@ class EnginesMatcher:
 class StockStandIn(StandIn):
     """A vLLM that takes a grammar at its word."""
 
-    write_grammar = staticmethod(to_plain_ebnf)
-
-    def client(self, address):
-        return VllmClient(address, ending_ids=self.text.vocabulary.stop_ids)
+    kind = "vllm_stock"
 
     @cached_property
     def compiler(self):
@@ -100,11 +92,9 @@ class LlamaStandIn(EngineStandIn):
     `wants` is the model's first choice wherever a log probability is told; None: what is written.
     """
 
-    wants: int | None = None
-    write_grammar = staticmethod(to_gbnf)
+    kind = "llama_server"
 
-    def client(self, address):
-        return LlamaClient(address, self.text.prepared)
+    wants: int | None = None
 
     def grammar_in(self, body):
         return body.get("grammar")

@@ -13,6 +13,7 @@ from whole_outputs import calls_of
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.engine_kinds import ENGINE_KINDS
 from runtime.engines.llama_client import LlamaClient
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
@@ -182,16 +183,18 @@ async def remote_over(text, *stand_ins, settings=SETTINGS, wait=True):
     linked = Linked(GrammarCache(None, secret=SECRET))
     stand_ins = stand_ins or (StandIn(text),)
     async with AsyncExitStack() as stack:
+        kind = ENGINE_KINDS[stand_ins[0].kind]
         clients = []
         for stand_in in stand_ins:
             stand_in.grammar_of = linked
-            clients.append(stand_in.client(EngineAddress(stack.enter_context(serving(stand_in)))))
+            address = EngineAddress(stack.enter_context(serving(stand_in)))
+            clients.append(kind.connect(address, text.prepared))
         runtime = RemoteRuntime(
             replace(text, model_id="remote"),
             clients,
             settings,
             secret=SECRET,
-            write_grammar=stand_ins[0].write_grammar,
+            write_grammar=kind.write_grammar,
         )
         stack.push_async_callback(linked.grammars.close)
         stack.push_async_callback(runtime.close)

@@ -21,6 +21,7 @@ from remote_engines import (
 )
 from whole_outputs import calls_of
 
+from runtime.engines.engine_kinds import ENGINE_KINDS
 from runtime.errors import NoEngine
 from runtime.events import FinishReason, TextDelta
 from runtime.selection import DRAFT, Selection
@@ -36,6 +37,11 @@ KINDS = WITH_PLUGIN | WITHOUT_PLUGIN
 
 def kinds(chosen):
     return pytest.mark.parametrize("kind", chosen.values(), ids=chosen)
+
+
+def test_every_kind_of_engine_has_a_stand_in():
+    assert {*KINDS} - {"sglang incremental"} == ENGINE_KINDS.keys()
+    assert {*WITHOUT_PLUGIN} == {name for name, kind in ENGINE_KINDS.items() if not kind.has_plugin}
 
 
 @kinds(KINDS)

@@ -33,6 +33,11 @@ def check(request, response):
     where = f"{request.method} {request.url.path}"
     described = operation["responses"].get(str(response.status_code))
     assert described, f"{where} answers {response.status_code}, of which the document knows nothing"
+    if code := code_of(response):
+        assert f"`{code}`" in described["description"], (
+            f"{where} answers {response.status_code} {code}, of which the document knows nothing:"
+            " add the error to its row in gateway/api_document/operations.py"
+        )
     media_type = response.headers.get("content-type", "").partition(";")[0]
     contents = described.get("content", {})
     if response.content and media_type != "text/plain":
@@ -44,6 +49,17 @@ def check(request, response):
         refuse(
             where, "request", schema, json.loads(request.content.removeprefix(b"\xef\xbb\xbf")), is_open=True
         )
+
+
+def code_of(response):
+    """The code of an error; None if there is none."""
+    if not response.is_error or "json" not in response.headers.get("content-type", ""):
+        return None
+    body = response.json()
+    if "error" not in body:
+        return body["type"].removeprefix("urn:callgate:").replace("-", "_") if "type" in body else None
+    code = body["error"].get("data", body["error"])["code"]
+    return code if isinstance(code, str) else None  # one of JSON-RPC's own is a number
 
 
 def check_answer(where, content, response):

@@ -11,6 +11,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from compiler.regular import ecma
 from gateway.api_document.document import describe
 from gateway.api_document.operations import OPERATIONS
+from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES, openai_code
 from toolspecs.imports.openapi import EVERYTHING, import_openapi, unreachable
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool_parser import parse_tools
@@ -117,6 +118,18 @@ def test_errors_are_those_of_the_route():
     chat = operation_of("post", "/v1/chat/completions")["responses"]
     assert "`max_tokens_too_small`" in chat["400"]["description"]
     assert "422" not in chat
+
+
+def test_every_error_is_one_of_some_route():
+    operations = [operation for item in document()["paths"].values() for operation in item.values()]
+    described = {
+        code
+        for operation in operations
+        for answer in operation["responses"].values()
+        for code in re.findall(r"`(\w+)`", answer["description"])
+    }
+    codes = {openai_code(code) for status, code in STATUSES.values() if status != CLIENT_CLOSED_REQUEST}
+    assert codes - described == set(), "add the error to a row in gateway/api_document/operations.py"
 
 
 async def test_the_document_and_the_page_need_no_key(client_with):

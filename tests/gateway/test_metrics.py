@@ -15,6 +15,7 @@ from sample_tools import TIME, WEATHER
 from gateway.app import create_app
 from gateway.errors import SettingsError
 from gateway.settings import Settings
+from gateway.telemetry import metrics
 from gateway.telemetry.metrics import (
     GRAMMAR_WAIT,
     MAX_TOOLSETS,
@@ -354,12 +355,20 @@ def test_a_file_that_holds_no_key_of_its_own_fails_the_start(settings, tmp_path,
         create_app(settings)
 
 
+def test_every_metric_is_in_the_table():
+    defined = {each.name for each in vars(metrics).values() if isinstance(each, metrics.Metric)}
+    assert defined == {each.name for each in METRICS}, "list it in METRICS in gateway/telemetry/metrics.py"
+
+
 def test_the_documented_table_is_the_table():
     rows = [
         f"| `{each.name}` | {each.kind.name.lower().removeprefix('observable_')} | `{each.unit}` | {each.description} |"
-        f" {', '.join(f'`{label}`' for label in each.labels if label != TOOLSET)} |"
+        f" {', '.join(f'`{label}`' for label in each.labels if label != TOOLSET)} |".replace("  ", " ")
         for each in METRICS
     ]
     text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
-    written = text.partition("## Metrics\n")[2].partition("\n## ")[0].splitlines()
-    assert [line for line in written if line.startswith("| `")] == [row.replace("  ", " ") for row in rows]
+    section = text.partition("## Metrics\n")[2].partition("\n## ")[0]
+    written = [line for line in section.splitlines() if line.startswith("| `")]
+    lacking = "\n".join(row for row in rows if row not in written)
+    assert not lacking, f"write these rows into docs/operations.md:\n{lacking}"
+    assert written == rows, "a row of docs/operations.md is of no metric, or not in its place"

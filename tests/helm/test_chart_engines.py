@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from rendered_chart import (
+    CHART,
     DOWNLOADED,
     FROM_OUTSIDE,
     LLAMA_SERVERS,
@@ -23,10 +24,12 @@ from rendered_chart import (
     container_of,
     pod_of,
     render,
+    run_helm,
     settings_of,
 )
 
 from runtime.engines import plugin_folder
+from runtime.engines.engine_kinds import ENGINE_KINDS
 from runtime.engines.settings import PluginSettings
 
 PRIVATE = {"10.0.0.0/8", "fc00::/7"}
@@ -140,6 +143,18 @@ def test_llama_servers_are_asked_as_such_and_need_no_store():
     settings = settings_of(render(LLAMA_SERVERS))
     assert (settings.engine, settings.engine_url) == ("llama_server", ("http://llama.models:8080",))
     assert settings.model == "/models/smollm2"
+
+
+def test_the_chart_knows_every_kind_of_engine_and_which_of_them_need_a_store():
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    servers = schema["properties"]["engine"]["properties"]["server"]["enum"]
+    assert set(servers) == ENGINE_KINDS.keys(), "correct engine.server in values.schema.json"
+    line = "engine: {kind: external, server: NAME, urls: ['http://a:1']}\nredis: {enabled: false}"
+    refused = {
+        name: "a shared store" in run_helm("template release", line.replace("NAME", name)).stderr
+        for name in ENGINE_KINDS
+    }
+    assert refused == {name: kind.has_plugin for name, kind in ENGINE_KINDS.items()}, "correct _helpers.tpl"
 
 
 def workers_and_leader(objects):

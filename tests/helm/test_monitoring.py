@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from itertools import product
 from types import SimpleNamespace
 
 import promql_parser
@@ -242,6 +243,21 @@ def test_grafana_reads_the_dashboard_as_it_is_in_the_file():
     assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
     ids = [panel["id"] for panel in json.loads(config["data"]["callgate.json"])["panels"]]
     assert len(set(ids)) == len(ids) > 0
+
+
+def test_no_panel_covers_another():
+    """A panel that is added must move those below it down."""
+    dashboard = json.loads((CHART / "dashboards" / "callgate.json").read_text("utf-8"))
+    taken = {}
+    for panel in dashboard["panels"]:
+        place = panel["gridPos"]
+        cells = product(
+            range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"])
+        )
+        for cell in cells:
+            assert cell[0] < 24, f"{panel['title']} is too wide"
+            assert cell not in taken, f"{panel['title']} covers {taken[cell]}"
+            taken[cell] = panel["title"]
 
 
 def test_without_metrics_there_is_nothing_of_them():

@@ -22,6 +22,7 @@ from gateway.app import create_app
 from request_fuzz.seeded_engines import Seeded, SeededLlama, SeededSglang, SeededStock, SeededVllm
 from request_fuzz.worlds import SECRET, World, gateway_settings, syntax_names, tiny_model
 from runtime.engines.client import EngineAddress
+from runtime.engines.engine_kinds import ENGINE_KINDS, EngineKind
 from runtime.engines.grammar_loader import GrammarLoader
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
@@ -32,24 +33,26 @@ from toolspecs.stores import open_store
 
 
 @dataclass(frozen=True)
-class EngineKind:
-    """A kind of engine: its stand-in, and what it does not take."""
+class DrawnEngine:
+    """An engine of a world: the stand-in for it, what the gateway refuses of requests to it, and its size.
+
+    No request may use `num_reserved` tokens of its context.
+    """
 
     stand_in: type[Seeded]
     refused: frozenset[str] = frozenset()
-    takes_images: bool = True
     num_reserved: int = 0
-    """Tokens of its context that no request may use."""
 
     @property
-    def has_plugin(self) -> bool:
-        return self.stand_in.write_grammar is None
+    def kind(self) -> EngineKind:
+        """How the gateway asks it."""
+        return ENGINE_KINDS[self.stand_in.kind]
 
 
-VLLM, STOCK = EngineKind(SeededVllm), EngineKind(SeededStock)
-SGLANG = EngineKind(SeededSglang, num_reserved=NUM_RESERVED)
-LLAMA = EngineKind(SeededLlama, refused=frozenset({"min_tokens"}), takes_images=False)
-ENGINE_KINDS = {"vllm": VLLM, "sglang": SGLANG, "vllm_stock": STOCK, "llama_server": LLAMA}
+VLLM, STOCK = DrawnEngine(SeededVllm), DrawnEngine(SeededStock)
+SGLANG = DrawnEngine(SeededSglang, num_reserved=NUM_RESERVED)
+LLAMA = DrawnEngine(SeededLlama, refused=frozenset({"min_tokens"}))
+ENGINES = {engine.stand_in.kind: engine for engine in (VLLM, SGLANG, STOCK, LLAMA)}
 FAULTS = ("stop", "length", "die", "garbage", "error", "empty", "stall", 0, 5, 300)
 """What breaks an answer off, or is written instead of what the mask allows: see `StandIn`."""
 
@@ -103,7 +106,7 @@ class EngineWorld(World):
 @asynccontextmanager
 async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncIterator[EngineWorld]:
     """A gateway with external engines of a kind, drawn at random."""
-    engine = ENGINE_KINDS[kind]
+    engine = ENGINES[kind]
     has_markers = rng.random() < 0.5
     name = rng.choice(syntax_names())
     context, engines_context = rng.choice(((160, 4096), (256, 256), (2048, 300), (400, 400)))
@@ -113,9 +116,9 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
     settings = replace(settings, watch=replace(settings.watch, stall_s=1)) if is_faulty else settings
     async with AsyncExitStack() as stack:
         stand_ins = [_stand_in(rng, engine, text, engines_context) for _ in range(rng.randint(1, 2))]
-        other = rng.choice((VLLM, SGLANG)) if engine.has_plugin else engine
+        other = rng.choice((VLLM, SGLANG)) if engine.kind.has_plugin else engine
         alone = other.stand_in(text, context_length=engines_context + other.num_reserved)
-        if engine.has_plugin:
+        if engine.kind.has_plugin:
             store = None if settings.sends_units else partial(open_store, f"sqlite://{folder}/callgate.db")
             loader = GrammarLoader(store, SECRET, text.prepared, cache_bytes=2**26)
             stack.callback(loader.close)
@@ -135,7 +138,7 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
             await _ready(runtimes)
             if is_faulty:
                 _break(rng, stand_ins)
-            is_unruly = is_faulty or not engine.has_plugin
+            is_unruly = is_faulty or not engine.kind.has_plugin
             yield EngineWorld(
                 app=app,
                 told=f"{name}{' markers' if has_markers else ''}{' faulty' if is_faulty else ''} {settings}",
@@ -155,11 +158,11 @@ async def engine_world(rng: random.Random, folder: Path, *, kind: str) -> AsyncI
                 least_tokens=0,
                 stand_ins=[*stand_ins, alone],
                 runtimes=runtimes,
-                has_plugin=engine.has_plugin,
+                has_plugin=engine.kind.has_plugin,
             )
 
 
-def _settings(rng: random.Random, engine: EngineKind) -> RemoteSettings:
+def _settings(rng: random.Random, engine: DrawnEngine) -> RemoteSettings:
     return RemoteSettings(
         default_max_tokens=rng.choice((40, 90)),
         max_sequences=rng.choice((1024, 1024, 12)),
@@ -167,14 +170,14 @@ def _settings(rng: random.Random, engine: EngineKind) -> RemoteSettings:
         jump_forward=rng.random() < 0.8,
         selection=rng.choice((Selection(), Selection(), Selection("accept", 4), DRAFT)),
         shares_prefixes=rng.random() < 0.3,
-        takes_images=engine.takes_images and rng.random() < 0.5,
+        takes_images=engine.kind.takes_images and rng.random() < 0.5,
         sends_seeds=rng.random() < 0.9,
-        sends_units=engine.has_plugin and rng.random() < 0.3,
+        sends_units=engine.kind.has_plugin and rng.random() < 0.3,
         watch=WatchSettings(probe_s=0.5, first_retry_s=0.05, last_retry_s=0.2, stall_s=10),
     )
 
 
-def _stand_in(rng: random.Random, engine: EngineKind, text: LoadedModel, context: int) -> Seeded:
+def _stand_in(rng: random.Random, engine: DrawnEngine, text: LoadedModel, context: int) -> Seeded:
     """A replica of the engine `tight`, whose requests have this context."""
     context += engine.num_reserved
     stand_in = engine.stand_in(text, context_length=context, token_s=rng.choice((0, 0, 0.001, 0.01)))
@@ -193,11 +196,10 @@ def _runtime(
     settings: RemoteSettings,
 ) -> RemoteRuntime:
     """The runtime of a model whose engines are these stand-ins, which are served from now on."""
-    clients = [
-        stand_in.client(EngineAddress(stack.enter_context(serving(stand_in)))) for stand_in in stand_ins
-    ]
-    write_grammar = stand_ins[0].write_grammar
-    return RemoteRuntime(text, clients, settings, secret=SECRET, write_grammar=write_grammar)
+    kind = ENGINE_KINDS[stand_ins[0].kind]
+    addresses = [EngineAddress(stack.enter_context(serving(stand_in))) for stand_in in stand_ins]
+    clients = [kind.connect(address, text.prepared) for address in addresses]
+    return RemoteRuntime(text, clients, settings, secret=SECRET, write_grammar=kind.write_grammar)
 
 
 async def _ready(runtimes: list[RemoteRuntime]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from request_fuzz.answers import CHAT, GONE, MINIMUM, Answer, Exchange, call, read_chat
 from request_fuzz.comparisons import compare
 from request_fuzz.drawing import TOOLSET, Asked, draw_request
-from request_fuzz.engine_worlds import ENGINE_KINDS, engine_world
+from request_fuzz.engine_worlds import ENGINES, engine_world
 from request_fuzz.promises import broken_promises
 from request_fuzz.subjects import SCHEMAS
 from request_fuzz.worlds import World, embedded_world
@@ -44,7 +44,7 @@ class Round:
 
 WORLDS = {
     "embedded": embedded_world,
-    **{kind: partial(engine_world, kind=kind) for kind in ENGINE_KINDS},
+    **{kind: partial(engine_world, kind=kind) for kind in ENGINES},
 }
 
 

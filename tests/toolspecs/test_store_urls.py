@@ -15,6 +15,7 @@ from opened_store import opened, until_it_answers
 from redis_server import running_redis
 
 from toolspecs import InvalidStoreURL, StoreUnavailable, StoreUnreachable, open_store
+from toolspecs.stores import is_shared
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,20 @@ def test_a_bad_url_keeps_its_password():
     with pytest.raises(InvalidStoreURL) as caught:
         open_store("redis://user:hunter2@host:port/0")
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("sqlite:///folder/a.db", False),
+        ("sqlite://:memory:", False),
+        ("redis://host/0", True),
+        ("rediss://host:6380", True),
+        ("memory://a", False),
+    ],
+)
+def test_other_machines_share_a_redis_only(url, expected):
+    assert is_shared(url) == expected
 
 
 async def test_a_sqlite_url_is_a_path(tmp_path, monkeypatch):

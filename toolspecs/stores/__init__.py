@@ -7,7 +7,9 @@ from toolspecs.errors import InvalidStoreURL
 from toolspecs.store import Store
 from toolspecs.stores.sqlite import SQLiteStore
 
-__all__ = ["SQLiteStore", "file_of", "open_store", "with_password"]
+__all__ = ["SQLiteStore", "file_of", "is_shared", "open_store", "with_password"]
+
+_REDIS = frozenset({"redis", "rediss"})
 
 
 def open_store(url: str) -> Store:
@@ -23,7 +25,7 @@ def open_store(url: str) -> Store:
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite" and rest:
         return SQLiteStore(_sqlite_path(rest))
-    if scheme in {"redis", "rediss"} and rest:
+    if scheme in _REDIS and rest:
         _check_redis_url(url)
         from toolspecs.stores.redis import RedisStore  # noqa: PLC0415 (a file is opened without Redis's driver)
 
@@ -39,10 +41,15 @@ def file_of(url: str) -> Path | None:
     return _sqlite_path(rest) if scheme == "sqlite" and rest else None
 
 
+def is_shared(url: str) -> bool:
+    """Whether other machines can use the store of a URL."""
+    return url.partition("://")[0] in _REDIS
+
+
 def with_password(url: str, password: str | None) -> str:
     """The URL of a Redis server with its password, if it holds none; any other URL as it is."""
     scheme, mark, rest = url.partition("://")
-    if password is None or not scheme.startswith("redis"):
+    if password is None or scheme not in _REDIS:
         return url
     user, _, host = rest.rpartition("@")
     return url if ":" in user else f"{scheme}{mark}{user}:{quote(password, safe='')}@{host}"
