@@ -10,6 +10,7 @@ beginning of the call, because a thought of that letter would have no end. The c
 - in two calls with two grammars in one batch, every token is allowed by its grammar; if the engine applies
   guards, the first string is filled with the letter up to its `maxLength`, where a guard has to end it;
 - a request without a grammar in the same batch is not masked, and gets exactly `max_tokens` tokens;
+- a call begins soon after that request ended: an engine where grammars get stuck is not only full;
 - a request whose client leaves is aborted: the engine no longer computes it.
 """
 
@@ -35,6 +36,8 @@ LETTERS = (b"a", b"e", b"A", b"x")
 MAX_TOKENS = 200
 NUM_UNMASKED = 5
 TIMEOUT_S = 60.0
+CALL_S = 30.0
+"""How much longer than the request without a grammar both calls may wait for their first tokens."""
 MAX_LENGTH = 24
 NUM_LOOKS, LOOK_S = 50, 0.1
 """How often, and with how many seconds between, the canary looks whether an aborted request is gone."""
@@ -73,11 +76,12 @@ class Canary:
         """
         tools = _TOOLS if self._sent.applies_guards else _UNGUARDED_TOOLS
         grammars = [await self._grammar(tool) for tool in tools]
+        has_begun = asyncio.Event()
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await _all_good(
-                    *(self._check_call(client, model, grammar) for grammar in grammars),
-                    self._check_text(client, model),
+                    *(self._check_call(client, model, grammar, has_begun) for grammar in grammars),
+                    self._check_text(client, model, has_begun),
                 )
                 await self._check_abort(client, model)
         except TimeoutError as error:
@@ -95,7 +99,10 @@ class Canary:
         await self._sent.publish_own(cached)
         return cached
 
-    async def _check_call(self, client: EngineClient, model: ServedModel, lookup: GrammarLookup) -> None:
+    async def _check_call(
+        self, client: EngineClient, model: ServedModel, lookup: GrammarLookup, has_begun: asyncio.Event
+    ) -> None:
+        """Check that a call follows its grammar; its first chunk sets `has_begun`."""
         matcher = lookup.grammar.matcher()
         begun_ids = _begun_ids(lookup.grammar, matcher)
         grammar = self._sent.of_lookup(lookup, begun_ids)
@@ -103,6 +110,7 @@ class Canary:
         num_written = 0
         async with aclosing(self._chunks(client, model, MAX_TOKENS, grammar, begun_ids)) as chunks:
             async for chunk in chunks:
+                has_begun.set()
                 is_last = chunk.finish_reason is not None
                 tokens = plugin_watch.passed(chunk.tokens, is_last=is_last) if plugin_watch else chunk.tokens
                 for token in tokens:
@@ -115,7 +123,8 @@ class Canary:
         if not matcher.is_completed():
             raise EngineBroke(client.name, f"ended a call after {num_written} tokens, before it was complete")
 
-    async def _check_text(self, client: EngineClient, model: ServedModel) -> None:
+    async def _check_text(self, client: EngineClient, model: ServedModel, has_begun: asyncio.Event) -> None:
+        """Check the request without a grammar, and that a call begins soon after it."""
         ids: list[int] = []
         async with aclosing(self._chunks(client, model, NUM_UNMASKED, None)) as chunks:
             async for chunk in chunks:
@@ -130,6 +139,12 @@ class Canary:
         if ids[0] != self._letter_id:
             reason = "wrote under a mask in a request that has none, or ignores logit_bias"
             raise EngineBroke(client.name, reason)
+        try:
+            async with asyncio.timeout(CALL_S):
+                await has_begun.wait()
+        except TimeoutError as error:
+            reason = f"answers without a grammar, but began no answer with one in {CALL_S:.0f} s"
+            raise EngineBroke(client.name, reason) from error
 
     async def _check_abort(self, client: EngineClient, model: ServedModel) -> None:
         """Check that an abandoned request ends; only an engine with nothing else to do shows this.

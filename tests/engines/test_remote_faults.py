@@ -73,17 +73,28 @@ class FullStandIn(StandIn):
     is_full: bool = False
     num_waited: int = 0
 
+    def must_wait(self, body):
+        return is_canary(body) or body["max_tokens"] <= FEW
+
     async def complete(self, body, receive, send):
-        if self.is_full and (is_canary(body) or body["max_tokens"] <= FEW):
+        if self.is_full and self.must_wait(body):
             self.num_waited += 1
             while self.is_full:
                 await asyncio.sleep(0.01)
         await super().complete(body, receive, send)
 
 
+class StuckStandIn(FullStandIn):
+    """While it `is_full`, no request with a grammar begins; all others do."""
+
+    def must_wait(self, body):
+        return self.grammar_in(body) is not None
+
+
 @pytest.fixture
 def short_canary(monkeypatch):
     monkeypatch.setattr("runtime.engines.canary.TIMEOUT_S", 1.0)
+    monkeypatch.setattr("runtime.engines.canary.CALL_S", 0.3)
 
 
 async def health_while_it_writes(remote, stand_in, request, is_enough):
@@ -108,6 +119,16 @@ async def test_an_engine_that_is_only_full_keeps_its_requests(text, short_canary
         assert health.is_ready, health.reason
         idle = await remote.settled(lambda health: not health.is_ready)
         assert "did not finish the canary" in idle.reason
+
+
+async def test_an_engine_where_grammars_are_stuck_is_not_excused_for_being_full(text, short_canary):
+    """Requests without a grammar, for which it goes on to write, would keep it in use for ever."""
+    stand_in = StuckStandIn(text, end_bias=-50)
+    often = replace(SETTINGS, watch=replace(WATCH, canary_s=0.1))
+    async with remote_over(text, stand_in, settings=often) as remote:
+        plain = remote.request(max_tokens=3_000)
+        health = await health_while_it_writes(remote, stand_in, plain, lambda health: not health.is_ready)
+        assert "began no answer with one" in health.reason
 
 
 async def test_requests_that_wait_for_long_in_a_full_engine_leave_it_in_use(text):
