@@ -208,7 +208,7 @@ async def test_an_engine_that_goes_on_without_its_clients_stays_unused(text, mon
         await remote.ready()
 
 
-@kinds(WITH_PLUGIN | {"vllm_stock": StockStandIn})
+@kinds(KINDS)
 @pytest.mark.parametrize("syntax", ["harmony", "kimi+think", "json+think"])
 async def test_a_model_that_thinks_before_its_call_passes_the_canary(text, kind, syntax):
     """The canary biases one letter: of that, a thought would have no end."""
