@@ -63,7 +63,7 @@ class Canary:
         self._sent = sent_grammars
         self._token_bytes = TokenBytes(loaded.vocabulary)
         self._not_aborted: set[str] = set()
-        """Engines that went on with an abandoned request, and may still do so."""
+        """Engines that went on with an abandoned request when this was last checked, and may still do so."""
         index = loaded.prepared.index
         spelled = dict(zip(index.spellings, index.ids, strict=True))
         self._letter_id = next((spelled[letter][0] for letter in LETTERS if letter in spelled), 0)
@@ -152,11 +152,10 @@ class Canary:
         An abandoned request that goes on is something to do, but no reason to use the engine.
         """
         num_running = await client.num_running()
-        if num_running == 0:
-            self._not_aborted.discard(client.name)
-        elif num_running == 1 and client.name in self._not_aborted:
+        if num_running == 1 and client.name in self._not_aborted:
             raise EngineBroke(client.name, _NOT_ABORTED)
-        else:
+        self._not_aborted.discard(client.name)
+        if num_running != 0:
             return
         async with aclosing(self._chunks(client, model, MAX_TOKENS * 5, None)) as chunks:
             await anext(chunks, None)

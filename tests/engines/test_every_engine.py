@@ -208,6 +208,26 @@ async def test_an_engine_that_goes_on_without_its_clients_stays_unused(text, mon
         await remote.ready()
 
 
+@kinds(WITH_PLUGIN)
+async def test_an_engine_that_is_used_again_is_not_suspected_for_one_request_that_runs(
+    text, monkeypatch, kind
+):
+    """Another gateway's request that runs alone looks like one that the engine did not abort a while ago."""
+    monkeypatch.setattr("runtime.engines.canary.NUM_LOOKS", 3)
+    stand_in = kind(text, aborts=False)
+    often = replace(SETTINGS, watch=replace(SETTINGS.watch, canary_s=0))
+    async with remote_over(text, stand_in, settings=often, wait=False) as remote:
+        await remote.settled(lambda health: "whose client has left" in health.reason)
+        stand_in.num_running += 1  # of another gateway
+        await remote.ready()
+        stand_in.aborts = True
+        await until(lambda: stand_in.num_running == 1)
+        num_of_canaries = len(stand_in.bodies)
+        while len(stand_in.bodies) < num_of_canaries + 9:  # three more canaries
+            assert (await remote.runtime.health()).is_ready
+            await asyncio.sleep(0.01)
+
+
 @kinds(KINDS)
 @pytest.mark.parametrize("syntax", ["harmony", "kimi+think", "json+think"])
 async def test_a_model_that_thinks_before_its_call_passes_the_canary(text, kind, syntax):
