@@ -102,7 +102,7 @@ class Canary:
     async def _check_call(
         self, client: EngineClient, model: ServedModel, lookup: GrammarLookup, has_begun: asyncio.Event
     ) -> None:
-        """Check that a call follows its grammar; its first chunk sets `has_begun`."""
+        """Check that a call follows its grammar; its first token sets `has_begun`."""
         matcher = lookup.grammar.matcher()
         begun_ids = _begun_ids(lookup.grammar, matcher)
         grammar = self._sent.of_lookup(lookup, begun_ids)
@@ -110,7 +110,8 @@ class Canary:
         num_written = 0
         async with aclosing(self._chunks(client, model, MAX_TOKENS, grammar, begun_ids)) as chunks:
             async for chunk in chunks:
-                has_begun.set()
+                if chunk.tokens:
+                    has_begun.set()
                 is_last = chunk.finish_reason is not None
                 tokens = plugin_watch.passed(chunk.tokens, is_last=is_last) if plugin_watch else chunk.tokens
                 for token in tokens:
