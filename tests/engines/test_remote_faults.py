@@ -49,8 +49,7 @@ from toolspecs.errors import StoreUnavailable
 async def test_an_engine_that_breaks_off_is_replaced_by_another(text, fault, place):
     """If both do, the error names one."""
     stand_ins = [StandIn(text), StandIn(text)]
-    quick = replace(SETTINGS, watch=replace(WATCH, stall_s=1))
-    async with remote_over(text, *stand_ins, settings=quick) as remote:
+    async with remote_over(text, *stand_ins) as remote:
         await remote.all_ready()
         lookup = await remote.grammar(tools=TOOLS[:1])
         for stand_in in stand_ins:
