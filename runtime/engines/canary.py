@@ -37,7 +37,7 @@ MAX_TOKENS = 200
 NUM_UNMASKED = 5
 TIMEOUT_S = 60.0
 CALL_S = 30.0
-"""How much longer than the request without a grammar both calls may wait for their first tokens."""
+"""After the end of the request without a grammar, the first token of a call may take so long."""
 MAX_LENGTH = 24
 NUM_LOOKS, LOOK_S = 50, 0.1
 """How often, and with how many seconds between, the canary looks whether an aborted request is gone."""
