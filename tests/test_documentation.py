@@ -209,6 +209,15 @@ def test_the_table_of_formats_has_every_format():
     assert {name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)} == FORMATS.keys()
 
 
+def test_the_totals_of_reliability_are_those_of_its_faults():
+    text = (ROOT / "docs" / "reliability.md").read_text("utf-8")
+    rows = re.findall(r"^\| .* \| (\d+) \| (none|\d+ `.*?) \|", text, re.MULTILINE)
+    assert len(rows) > 20
+    answered = sum(int(number) for number, _ in rows)
+    refused = sum(int(number) for _, codes in rows for number in re.findall(r"(\d+) `", codes))
+    assert f"**{answered} requests answered, each with a valid call; {refused} refused " in text
+
+
 def test_every_field_of_a_models_table_is_documented():
     section = API.partition("\n## Models and engines\n")[2].partition("\n```toml")[0]
     assert [name for name in ModelSettings.__struct_fields__ if f"`{name}`" not in section] == []
