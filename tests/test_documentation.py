@@ -159,12 +159,11 @@ def test_every_setting_is_explained_on_some_page():
     assert [name for name, *others in names if named.isdisjoint((name, *others))] == []
 
 
-def test_the_tables_of_settings_have_the_defaults_and_variables_of_the_settings():
+def test_the_tables_of_settings_have_the_defaults_of_the_settings():
     settings = {setting.option: setting for setting in settings_table()}
     for row in re.findall(r"^\| `--.*", _settings_of_operations(), re.MULTILINE):
-        options, variables, default, *_ = row.removeprefix("|").split("|")
+        options, default, *_ = row.removeprefix("|").split("|")
         named = [settings[option] for option in re.findall(r"`(--[\w-]+)`", options)]
-        assert re.findall(r"`(\w+)`", variables) == [setting.variable for setting in named]
         written = re.findall(r"`([^`]+)`", default)
         for setting in named:
             if setting.default and setting.default not in UNUSUAL_DEFAULTS:
