@@ -18,9 +18,10 @@ from gateway.generation.generation import Generation
 from gateway.generation.model_names import split_model
 from gateway.generation.response_entries import StoredResponse
 from gateway.generation.turn import Turn
+from gateway.http.error_shapes import MESSAGES
 from gateway.http.json_body import convert
 from gateway.http.leaving_clients import unless_gone
-from gateway.http.problems import MESSAGES, note_names, wire_name
+from gateway.http.problems import note_names, wire_name
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.request_context import RequestContext, WiredContext
 from gateway.routes.transport import AnswerWriter, ignored_header, read_wire_request, stream

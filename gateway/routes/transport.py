@@ -16,9 +16,10 @@ from litestar.types import Scope
 from gateway.errors import InvalidField
 from gateway.generation.generation import Generation
 from gateway.http.deadline import Deadline
+from gateway.http.error_shapes import Problem
 from gateway.http.headers import note_error
 from gateway.http.json_body import JsonBody
-from gateway.http.problems import Problem, problem_of
+from gateway.http.problems import problem_of
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.request_context import RequestContext
 from gateway.wire.turn_fields import TurnHeaders, timeout_in
