@@ -39,7 +39,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.shares = ClientShares()
-        self.max_running = settings.max_sequences
+        self.max_running = settings.max_batch
         self._num_steps_since_shortage = 0
         self.num_preempted = 0
 
@@ -216,11 +216,11 @@ class Scheduler:
 
     def lift_limit(self) -> None:
         """Let as many sequences run as the settings say: the one that made its batches fail has ended."""
-        self.max_running = self.settings.max_sequences
+        self.max_running = self.settings.max_batch
 
     def _recover(self) -> None:
         """Let one more sequence run every `RECOVERY_STEPS` after a shortage of memory."""
-        if self.max_running < self.settings.max_sequences:
+        if self.max_running < self.settings.max_batch:
             self._num_steps_since_shortage += 1
             if self._num_steps_since_shortage % RECOVERY_STEPS == 0:
                 self.max_running += 1
