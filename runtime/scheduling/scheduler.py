@@ -67,7 +67,7 @@ class Scheduler:
             dropped = self._choice_to_drop(waiting, sequence.client_id)
             if dropped is None:
                 raise Overloaded
-            self.end(dropped, FinishReason.STOP)
+            self.end(dropped)
         self.enqueue(sequence)
         return dropped
 
@@ -133,7 +133,9 @@ class Scheduler:
                 self.shares.leave(sequence)
         return self._release(sequence, is_tainted=is_tainted)
 
-    def end(self, sequence: Sequence, reason: FinishReason, *, is_tainted: bool = False) -> list[int]:
+    def end(
+        self, sequence: Sequence, reason: FinishReason = FinishReason.STOP, *, is_tainted: bool = False
+    ) -> list[int]:
         """Remove a sequence for good, unless it has ended already; returns the pages that are free now."""
         if sequence.status is SequenceStatus.FINISHED:
             return []

@@ -152,10 +152,10 @@ def test_out_of_memory_after_a_sequence_was_stopped(make_engine, monkeypatch, nu
         raise torch.OutOfMemoryError("too many")
 
     monkeypatch.setattr(step_sampler, "sample", cramped)
-    assert engine.step(meanwhile=lambda: engine.stop(stopped, FinishReason.TOOL_CALLS)) == []
+    assert engine.step(meanwhile=lambda: engine.stop(stopped)) == []
     assert engine.scheduler.max_running == (engine.scheduler.settings.max_batch if not others else 1)
     assert [o.error for o in finish(engine) if o.error] == []
-    assert (stopped.output_ids, stopped.finish_reason) == (wrote, FinishReason.TOOL_CALLS)
+    assert (stopped.output_ids, stopped.finish_reason) == (wrote, FinishReason.STOP)
     assert [sequence.output_ids for sequence in others] == expected
 
 
