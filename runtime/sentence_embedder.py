@@ -19,6 +19,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from runtime.errors import ModelLoadError
 from runtime.text.tokenizer import load_error
+from toolspecs.resolved_types import resolved
 
 ShapeT = TypeVar("ShapeT")
 
@@ -176,6 +177,6 @@ def _check_modules(source: str, modules: Sequence[_Module]) -> None:
 def _read(source: str, path: Path, shape: type[ShapeT]) -> ShapeT | None:
     """What a file says; None if there is no such file. Raises ModelLoadError."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=shape) if path.is_file() else None
+        return msgspec.json.decode(path.read_bytes(), type=resolved(shape)) if path.is_file() else None
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise ModelLoadError(source, f"{path.name} cannot be read: {error}") from error
