@@ -11,7 +11,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from compiler.regular import ecma
 from gateway.api_document.document import describe
 from gateway.api_document.operations import OPERATIONS
-from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES, openai_code
+from gateway.http.error_shapes import openai_code
+from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES
 from toolspecs.imports.openapi import EVERYTHING, import_openapi, unreachable
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool_parser import parse_tools

@@ -57,11 +57,9 @@ class SlowMatcher:
 class Machine:
     """An engine on a clock of its own."""
 
-    def __init__(self, max_sequences=8):
+    def __init__(self, max_batch=8):
         self.clocks = Clocks()
-        settings = EngineSettings(
-            page_size=4, num_pages=4096, max_sequences=max_sequences, max_batch_tokens=64
-        )
+        settings = EngineSettings(page_size=4, num_pages=4096, max_batch=max_batch, max_batch_tokens=64)
         self.runner = TimedRunner(settings, self.clocks)
         self.engine = Engine(self.runner, VOCABULARY, settings, context_length=4000)
         slow = self.engine.scheduler.slow

@@ -203,7 +203,7 @@ class Forked(SlowMatcher):
 
 def test_slow_particles_go_on_beside_those_that_wait_for_them():
     """Held particles take no places of a step, in which they would compute nothing."""
-    machine = ParticleMachine(max_sequences=32)
+    machine = ParticleMachine(max_batch=32)
     population, victim = machine.add_particles("attacker", 16, 0.012), machine.add("victim", 0.02, 60)
     for _ in range(3_000):
         machine.step()

@@ -28,7 +28,7 @@ def test_ten_tokens_beside_slow_grammars_take_few_times_as_long_as_alone():
 @pytest.mark.parametrize("max_tokens", [1, 2, 4])
 def test_short_answers_of_slow_grammars_do_not_hold_up_those_of_others(max_tokens):
     """They end before it is known that they are slow: with all masks of a step, ten tokens would take 71 s."""
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     victim, seconds = machine.add("victim"), 0.45
     for _ in range(5):
         machine.step()
@@ -46,7 +46,7 @@ def test_short_answers_of_slow_grammars_do_not_hold_up_those_of_others(max_token
 @pytest.mark.parametrize("has_grammar", [False, True])
 def test_masks_just_under_the_limit_neither_fill_a_step_nor_starve_others(has_grammar):
     """Those that wait do not come last again in the next step."""
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     for _ in range(60):
         machine.add("attacker", 0.9 * SLOW_S)
     victim = machine.add("victim")
@@ -81,7 +81,7 @@ class SlowCloser:
 
 def test_closers_that_take_long_do_not_fill_a_step():
     """Not all tokens of a step are written, if their closers take long: it could be 15 s in one step."""
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     slow = [machine.add("attacker", num_tokens=3) for _ in range(60)]
     for sequence in slow:
         sequence.closer = SlowCloser(0.2, machine.clocks)
@@ -113,7 +113,7 @@ class ClosingCloser(SlowCloser):
 @pytest.mark.parametrize("seconds", [0.0002, 0.0005, 0.02])
 def test_while_outputs_are_closed_others_have_every_other_step(seconds):
     """Else all closing outputs would come before what the model computes for others: 12 s at 0.5 ms a token."""
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     victim = machine.add("victim")
     machine.step()
     closing = [machine.add("attacker") for _ in range(60)]
@@ -154,7 +154,7 @@ def test_sequences_that_the_client_stops_meanwhile_are_not_sampled():
         machine.step()
     machine.engine.step(meanwhile=lambda: machine.engine.stop(stopped))
     machine.step()
-    assert machine.engine.scheduler.max_running == machine.engine.scheduler.settings.max_sequences
+    assert machine.engine.scheduler.max_running == machine.engine.scheduler.settings.max_batch
     assert other.num_output >= 5
 
 
@@ -197,7 +197,7 @@ def test_slow_sequences_take_turns_beside_quick_ones_of_others():
 @pytest.mark.parametrize(("heavy_s", "light_s"), [(0.45, 0.015), (0.0, 0.1)])
 def test_many_addresses_do_not_take_a_tenth_of_a_second_of_each_step(heavy_s, light_s):
     """Each of them is light, but together they rest: else others would have 1.4 to 6 tokens a second."""
-    machine, num_steps, number = Machine(max_sequences=64), 300, 0
+    machine, num_steps, number = Machine(max_batch=64), 300, 0
     victim = machine.add("victim")
     if heavy_s:
         machine.add("heavy", heavy_s)
@@ -229,7 +229,7 @@ class FailingMatcher(SlowMatcher):
 @pytest.mark.parametrize("num_quick", [0, 10])
 def test_masks_that_are_given_up_count_for_their_client(num_quick):
     """Each fails, but its time is noted: else every step of others would have one."""
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     victim = machine.add("victim")
     while victim.num_output < 200:
         while sum(sequence.client_id == "attacker" for sequence in machine.engine.scheduler) < 20:
@@ -242,7 +242,7 @@ def test_masks_that_are_given_up_count_for_their_client(num_quick):
 
 
 def test_a_steadily_slow_client_goes_on_beside_heavy_and_light_ones():
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     machine.add("victim")
     steady = machine.add("steady", 0.015)
     machine.add("heavy", 0.45)

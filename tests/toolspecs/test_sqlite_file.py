@@ -236,6 +236,27 @@ async def test_a_caller_with_a_deadline_does_not_wait_for_a_move(tmp_path, monke
     await store.close()
 
 
+async def test_who_reads_does_not_wait_for_a_write_that_waits_for_another_process(tmp_path):
+    """A backup, or a collector that writes an old file anew, may keep writers waiting for many seconds."""
+    path = tmp_path / "s.db"
+    store = SQLiteStore(path)
+    await store.set("k", b"1")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.create_task(store.set("k", b"2"))
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(5):
+        assert await store.get("k") == b"1"
+        assert await store.get_many(["k"]) == [b"1"]
+        assert [key async for key in store.scan("")] == ["k"]
+    assert not writing.done()
+    other.execute("COMMIT")
+    other.close()
+    await writing
+    assert await store.get("k") == b"2"
+    await store.close()
+
+
 async def test_a_store_that_could_not_be_opened_is_tried_again(tmp_path):
     store = SQLiteStore(tmp_path / "folder" / "s.db")
     for _ in range(2):
