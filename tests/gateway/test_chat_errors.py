@@ -4,6 +4,7 @@ import gzip
 import json
 
 import pytest
+from apis import CHAT, RESPONSES
 from chat import URL, body
 from sample_tools import TIME, WEATHER
 from serving import served
@@ -40,13 +41,10 @@ ERRORS = [
 RETRIED_AFTER = {"overloaded": "1", "no_engine": "3", "engine_stopped": "1"}
 
 
-@pytest.mark.parametrize(
-    ("url", "name"), [(URL, "max_completion_tokens"), ("/v1/responses", "max_output_tokens")]
-)
-async def test_a_budget_has_the_name_that_the_request_has_for_it(client, runtime, url, name):
+@pytest.mark.parametrize(("api", "name"), [(CHAT, "max_completion_tokens"), (RESPONSES, "max_output_tokens")])
+async def test_a_budget_has_the_name_that_the_request_has_for_it(client, runtime, api, name):
     runtime.script = [BudgetTooSmall(2, 9)]
-    asked = {"input": "Hi"} if url == "/v1/responses" else {"messages": [{"role": "user", "content": "Hi"}]}
-    error = (await client.post(url, json={"model": "tiny", **asked, name: 2})).json()["error"]
+    error = await api.refusal(client, **{name: 2})
     assert error["param"] == name
     assert error["message"].startswith(f"{name} is 2, but")
 
@@ -283,9 +281,8 @@ async def test_other_routes_say_where_to_go_in_a_shape_that_clients_read(client,
 
 
 async def test_a_refusal_and_its_way_out_are_sentences(client):
-    pattern = {"type": "regex", "pattern": "(?<=x)y"}
-    answer = await client.post(URL, json=body(response_format=pattern))
-    assert answer.json()["error"]["message"].endswith(" $. Write the pattern without it.")
+    error = await CHAT.refusal(client, response_format={"type": "regex", "pattern": "(?<=x)y"})
+    assert error["message"].endswith(" $. Write the pattern without it.")
 
 
 async def test_a_compressed_body_is_refused_by_name(client):
@@ -308,7 +305,7 @@ async def test_a_compressed_body_is_refused_by_name(client):
     ],
 )
 async def test_a_message_that_cannot_be_read_is_told_what_to_send(client, message, param, said):
-    error = (await client.post(URL, json={"model": "tiny", "messages": [message]})).json()["error"]
+    error = await CHAT.refusal(client, messages=[message])
     assert error["param"] == param
     assert said in error["message"]
 

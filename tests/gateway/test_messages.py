@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import anthropic
 import pytest
-from chat import USER
+from apis import MESSAGES, USER
 from fake_runtime import STATS, call, text
 from serving import served
-from sse import named_events_of
 
 from gateway.errors import InvalidField
 from gateway.wire.anthropic import read_request
@@ -16,7 +15,7 @@ from runtime.events import Finished, FinishReason, PromptRendered, TextDelta, Th
 from runtime.request import Message
 from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
 
-URL = "/v1/messages"
+URL, body, ask, stream = MESSAGES.url, MESSAGES.body, MESSAGES.ask, MESSAGES.stream
 WEATHER = {
     "name": "get_weather",
     "description": "The weather.",
@@ -32,22 +31,8 @@ USED = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"p
 RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "4 degrees"}]}
 
 
-def body(**fields):
-    return {"model": "tiny", "max_tokens": 50, "messages": [USER], **fields}
-
-
 def turn(**fields):
     return read_request(body(**fields)).turn
-
-
-async def ask(client, **fields):
-    response = await client.post(URL, json=body(**fields))
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-async def stream(client, **fields):
-    return named_events_of(await client.post(URL, json=body(stream=True, **fields)))
 
 
 async def test_text_is_answered(client):

@@ -3,41 +3,17 @@
 from dataclasses import replace
 
 import pytest
+from apis import RESPONSES
 from fake_runtime import STATS, call, text
 from sample_tools import WEATHER
-from sse import named_events_of
 
 from runtime.errors import GenerationFailed
 from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta, TokenLogprob
 from runtime.request import Message, Sampling
 from toolspecs.tool import ChoiceMode, ToolCall
 
-URL = "/v1/responses"
+ask, stream, refused = RESPONSES.ask, RESPONSES.stream, RESPONSES.refusal
 CALL = call("get_weather", '{"place": ', '"Oslo"}')
-
-
-def body(**fields):
-    return {"model": "tiny", "input": "Hi", **fields}
-
-
-async def ask(client, headers=None, **fields):
-    response = await client.post(URL, json=body(**fields), headers=headers)
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-async def stream(client, **fields):
-    """The events of a stream, numbered and named as they should be."""
-    events = named_events_of(await client.post(URL, json=body(stream=True, **fields)))
-    assert [event["sequence_number"] for event in events] == list(range(len(events)))
-    return events
-
-
-async def refused(client, **fields):
-    """The error object of a refusal."""
-    response = await client.post(URL, json=body(**fields))
-    assert response.status_code == 400, response.text
-    return response.json()["error"]
 
 
 async def messages(client, runtime, **fields):

@@ -2,10 +2,10 @@
 
 import openai
 import pytest
+from apis import RESPONSES
 from fake_runtime import STATS, call, text
 from redis_server import redis_url  # noqa: F401 (a fixture)
 from serving import served
-from sse import events_of
 
 from gateway.errors import InvalidField
 from gateway.generation import continuation
@@ -14,20 +14,8 @@ from runtime.request import Message
 from toolspecs.errors import StoreUnavailable
 from toolspecs.tool import ToolCall
 
-URL = "/v1/responses"
+URL, ask, refusal = RESPONSES.url, RESPONSES.ask, RESPONSES.refusal
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
-
-
-async def ask(client, headers=None, **fields):
-    answer = await client.post(URL, json={"model": "tiny", "input": "Hi", **fields}, headers=headers)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-async def refusal(client, **fields):
-    answer = await client.post(URL, json={"model": "tiny", "input": "Hi", **fields})
-    assert answer.status_code == 400, answer.text
-    return answer.json()["error"]
 
 
 async def test_a_conversation_goes_on_by_the_id_of_its_last_response(client, runtime):
@@ -97,8 +85,7 @@ async def test_a_small_request_does_not_stand_for_a_large_one(client, runtime, m
 
 
 async def test_a_streamed_response_is_stored_before_its_last_event(client):
-    streamed = await client.post(URL, json={"model": "tiny", "input": "Hi", "stream": True})
-    last = events_of(streamed)[-1]["response"]
+    last = (await RESPONSES.stream(client))[-1]["response"]
     assert last["store"] is True
     assert (await client.get(f"{URL}/{last['id']}")).json() == last
 

@@ -1,0 +1,52 @@
+"""The APIs of models as their clients ask them: the least request of each, and its answers, whole or streamed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sse import events_of, named_events_of
+
+USER = {"role": "user", "content": "Hi"}
+TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+"""A call in the history of a chat."""
+
+
+@dataclass(frozen=True)
+class API:
+    """An API, and the fields that each of its requests has."""
+
+    url: str
+    least: dict[str, Any]
+    has_named_events: bool = False
+
+    def body(self, **fields):
+        return {"model": "tiny", **self.least, **fields}
+
+    async def ask(self, client, headers=None, **fields):
+        """The answer, which is whole."""
+        response = await client.post(self.url, json=self.body(**fields), headers=headers)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    async def stream(self, client, **fields):
+        """The events of a stream, whose form is checked."""
+        response = await client.post(self.url, json=self.body(stream=True, **fields))
+        if self.has_named_events:
+            events = named_events_of(response)
+            assert [event.get("sequence_number", n) for n, event in enumerate(events)] == [
+                *range(len(events))
+            ]
+            return events
+        assert response.text.endswith("data: [DONE]\n\n"), response.text
+        return events_of(response)
+
+    async def refusal(self, client, **fields):
+        """The error of a request that is a mistake of the client."""
+        response = await client.post(self.url, json=self.body(**fields))
+        assert response.status_code == 400, response.text
+        return response.json()["error"]
+
+
+CHAT = API("/v1/chat/completions", {"messages": [USER]})
+COMPLETIONS = API("/v1/completions", {"prompt": "Once"})
+MESSAGES = API("/v1/messages", {"messages": [USER], "max_tokens": 50}, has_named_events=True)
+RESPONSES = API("/v1/responses", {"input": "Hi"}, has_named_events=True)
