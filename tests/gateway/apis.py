@@ -18,6 +18,11 @@ class API:
     least: dict[str, Any]
     has_named_events: bool = False
 
+    @property
+    def __name__(self):
+        """What pytest calls the cases of a test over several APIs."""
+        return self.url
+
     def body(self, **fields):
         return {"model": "tiny", **self.least, **fields}
 

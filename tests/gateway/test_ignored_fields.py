@@ -227,7 +227,7 @@ async def test_an_effort_without_effect_has_the_name_that_the_request_has_for_it
     assert answer.headers["x-callgate-ignored"] == name
 
 
-@pytest.mark.parametrize("api", [CHAT, COMPLETIONS, MESSAGES, RESPONSES], ids=lambda api: api.url)
+@pytest.mark.parametrize("api", [CHAT, COMPLETIONS, MESSAGES, RESPONSES])
 async def test_an_unknown_field_of_our_own_object_is_no_hint_for_another_server(client, runtime, api):
     """For instance a toolset in the wrong place, without which the answer would have no tools."""
     error = await api.refusal(client, callgate={"toolset": "weather"})
@@ -264,9 +264,7 @@ KEYWORDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("api", "fields", "schema"), KEYWORDS, ids=[f"{api.url} {schema}" for api, _, schema in KEYWORDS]
-)
+@pytest.mark.parametrize(("api", "fields", "schema"), KEYWORDS)
 async def test_keywords_of_a_requests_own_schemas_that_have_no_effect_are_named(
     client_with, client, api, fields, schema
 ):

@@ -4,7 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from chat import ask, body, stream
+from apis import CHAT
+from chat import ask, stream
 from fake_runtime import call, text
 from sample_tools import WEATHER
 from sse import events_of
@@ -114,13 +115,11 @@ async def test_who_does_not_ask_is_told_nothing(client, runtime, asked):
 
 
 async def test_a_slip_and_an_engine_that_cannot_tell_are_refused(client, runtime):
-    response = await client.post("/v1/chat/completions", json=body(callgate={"inspects": True}))
-    assert (response.status_code, "inspect" in response.text) == (400, True)
+    assert "'inspect'" in (await CHAT.refusal(client, callgate={"inspects": True}))["message"]
     runtime.script = [
         RequestRefused("only the embedded engine tells; ask for `logprobs`", "callgate.inspect")
     ]
-    response = await client.post("/v1/chat/completions", json=body(callgate={"inspect": True}))
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "callgate.inspect")
+    assert (await CHAT.refusal(client, callgate={"inspect": True}))["param"] == "callgate.inspect"
 
 
 SHARED = {

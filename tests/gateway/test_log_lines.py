@@ -5,6 +5,7 @@ import json
 import logging
 
 import pytest
+from apis import CHAT, MESSAGES, RESPONSES
 from chat import URL, body
 from fake_runtime import call
 from keys import bearer
@@ -84,20 +85,11 @@ async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
     assert not any(secret in written.getvalue() for secret in ("a secret", "hidden", KEY))
 
 
-@pytest.mark.parametrize(
-    ("path", "asked"),
-    [
-        (URL, asking(stream=True)),
-        ("/v1/messages", asking(stream=True, max_tokens=9)),
-        ("/v1/responses", {"model": "tiny", "input": "a secret", "stream": True}),
-    ],
-)
-async def test_a_stream_that_ends_early_is_found_by_the_id_that_its_client_has(
-    keyed, runtime, written, path, asked
-):
+@pytest.mark.parametrize("api", [CHAT, MESSAGES, RESPONSES])
+async def test_a_stream_that_ends_early_is_found_by_the_id_that_its_client_has(keyed, runtime, written, api):
     """The line of the failure has it, and so has that of the request."""
     runtime.script = [TextDelta(0, "And "), GenerationFailed("NaN logits")]
-    sent = (await keyed.post(path, json=asked)).text
+    sent = (await keyed.post(api.url, json=api.body(stream=True))).text
     [failure] = lines_of(written, "gateway.routes.transport")
     [line] = lines_of(written)
     assert f"stream {line['response_id']} ended early" in failure["message"]

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from chat import ask, body
+from apis import CHAT, COMPLETIONS
+from chat import URL, ask, body
 from fake_runtime import STATS, call
 from sample_tools import TOOL_REQUIRED, WEATHER
 
@@ -28,9 +29,9 @@ TOLD = {
     "broken": [],
 }
 REQUESTS = [
-    ("/v1/chat/completions", body(tools=[WEATHER], tool_choice="required")),
+    (URL, body(tools=[WEATHER], tool_choice="required")),
     *TOOL_REQUIRED.items(),
-    ("/v1/completions", {"model": "tiny", "prompt": "Hi", "guided_choice": ["a", "b"]}),
+    (COMPLETIONS.url, COMPLETIONS.body(guided_choice=["a", "b"])),
 ]
 
 
@@ -87,7 +88,7 @@ async def test_a_request_that_does_not_say_leaves_it_to_the_engine(client, runti
 )
 async def test_without_effect_it_is_named_as_ignored(client, runtime, options, selects, is_ignored):
     runtime.card = replace(runtime.card, selects=selects)
-    response = await client.post("/v1/chat/completions", json=body(callgate={"accept": 2}, **options))
+    response = await client.post(URL, json=body(callgate={"accept": 2}, **options))
     assert response.status_code == 200
     assert (response.headers.get("x-callgate-ignored") == "callgate.accept") is is_ignored
     assert runtime.requests[-1].num_answers_per_choice == (
@@ -97,20 +98,15 @@ async def test_without_effect_it_is_named_as_ignored(client, runtime, options, s
 
 @pytest.mark.parametrize("size", [0, 17, "many", 2.5])
 async def test_a_size_out_of_range_is_refused(client, size):
-    response = await client.post("/v1/chat/completions", json=body(callgate={"accept": size}))
-    assert response.status_code == 400
-    assert response.json()["error"]["param"] == "callgate.accept"
+    assert (await CHAT.refusal(client, callgate={"accept": size}))["param"] == "callgate.accept"
 
 
 async def test_particles_are_asked_for_in_the_same_way(client, runtime):
     tools = {"tools": [WEATHER], "tool_choice": "required"}
     await ask(client, **tools, callgate={"particles": 4})
     assert runtime.requests[-1].selection == Selection("particles", 4)
-    response = await client.post(
-        "/v1/chat/completions", json=body(**tools, callgate={"particles": 4, "accept": 2})
-    )
-    assert response.status_code == 400
-    assert response.json()["error"]["param"] == "callgate.particles"
+    error = await CHAT.refusal(client, **tools, callgate={"particles": 4, "accept": 2})
+    assert error["param"] == "callgate.particles"
 
 
 @pytest.mark.parametrize(("url", "sent"), REQUESTS)
@@ -131,13 +127,9 @@ async def test_a_draft_is_switched_off_or_refused_beside_another_way(client, run
     tools = {"tools": [WEATHER], "tool_choice": "required"}
     await ask(client, **tools, callgate={"draft": False})
     assert runtime.requests[-1].selection == Selection("draft", 1)
-    response = await client.post(
-        "/v1/chat/completions", json=body(**tools, callgate={"draft": True, "accept": 2})
-    )
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "callgate.draft")
-    response = await client.post(
-        "/v1/chat/completions", json=body(**tools, temperature=0, callgate={"draft": True})
-    )
+    error = await CHAT.refusal(client, **tools, callgate={"draft": True, "accept": 2})
+    assert error["param"] == "callgate.draft"
+    response = await client.post(URL, json=body(**tools, temperature=0, callgate={"draft": True}))
     assert "x-callgate-ignored" not in response.headers
 
 
