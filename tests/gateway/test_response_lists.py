@@ -6,6 +6,7 @@ import math
 
 import msgspec
 import pytest
+from opened_store import opened
 from reading_turns import TURN
 
 from gateway.errors import InvalidField, UnknownResponse
@@ -14,7 +15,6 @@ from gateway.generation.continuation import Continuation
 from gateway.generation.stored_responses import StoredResponses
 from toolspecs.errors import StoreUnavailable
 from toolspecs.revisions.toolset_contents import compress
-from toolspecs.stores import open_store
 
 
 def response(number, size=1):
@@ -23,9 +23,8 @@ def response(number, size=1):
 
 @pytest.fixture
 async def store():
-    opened = open_store("sqlite://:memory:")
-    yield opened
-    await opened.close()
+    async with opened("sqlite://:memory:") as store:
+        yield store
 
 
 async def test_the_oldest_are_dropped(store, monkeypatch):
