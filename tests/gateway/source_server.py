@@ -36,6 +36,7 @@ def web(answers):
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
             received.append((self.path, dict(self.headers)))
             status, headers, body = answers[self.path]
             self.send_response(status)
@@ -45,8 +46,7 @@ def web(answers):
             self.end_headers()
             self.wfile.write(body)
 
-        def do_POST(self):
-            self.do_GET()
+        do_POST = do_PUT = do_GET  # noqa: N815 - as the server calls them
 
         def log_message(self, *_):
             pass

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from base64 import b64encode
+from functools import partial
 from itertools import count
 
 import pytest
@@ -12,10 +13,8 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 from mcp_types import ListToolsResult, Tool
 from serving import served
-from typer.testing import CliRunner
 
 from compiler import compile_schema
-from gateway.cli import cli
 from toolspecs.imports.imported import import_listing
 from toolspecs.json_value import Limits
 
@@ -50,17 +49,12 @@ VALUE = 3
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(run, tmp_path, monkeypatch):
+    """Runs `callgate tools import` where there is the module `shop_functions`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])
     (tmp_path / "shop_functions.py").write_text(SOURCE)
-
-    def invoke(*arguments):
-        return CliRunner().invoke(
-            cli, ["tools", "import", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1"}
-        )
-
-    yield invoke
+    yield partial(run, "tools", "import")
     sys.modules.pop("shop_functions", None)
 
 
