@@ -252,11 +252,11 @@ def test_a_list_of_empty_pages_without_end_is_told(run, monkeypatch):
 
 
 def test_a_server_that_lists_too_slowly_is_told(run, monkeypatch):
-    monkeypatch.setattr("gateway.sources.mcp_source._TIMEOUT_S", 0.5)
-    with served(only_answering({"tools": [GOOD]}, listing_takes_s=3)) as client:
+    monkeypatch.setattr("gateway.sources.mcp_source._TIMEOUT_S", 0.3)
+    with served(only_answering({"tools": [GOOD]}, listing_takes_s=1)) as client:
         failed = run("--mcp", f"{client.base_url}/mcp", "--print")
     assert failed.exit_code == 1
-    assert "it did not list its tools within 0.5 s" in failed.stderr
+    assert "it did not list its tools within 0.3 s" in failed.stderr
 
 
 def test_a_server_that_lists_too_slowly_is_told_whatever_the_sdk_raises(run, monkeypatch):
