@@ -2,12 +2,10 @@
 
 from random import Random
 
-from anthropic.lib.streaming._messages import accumulate_event
-from anthropic.types import RawMessageStreamEvent
 from apis import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from official_types import message_of
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
-from pydantic import TypeAdapter
 from random_answers import CHAT_TOOLS, MESSAGES_TOOLS, RESPONSES_TOOLS, script_of
 
 NUM_SCRIPTS = 30
@@ -72,17 +70,12 @@ async def test_chunks_of_text_completions(client, runtime):
 
 async def test_events_of_messages(client, runtime):
     """As Anthropic's client adds them up."""
-    read = TypeAdapter(RawMessageStreamEvent).validate_python
     for seed in range(NUM_SCRIPTS):
         runtime.script = script_of(Random(seed))
         whole = await MESSAGES.ask(client, tools=MESSAGES_TOOLS)
         events = await MESSAGES.stream(client, tools=MESSAGES_TOOLS)
-        message, buffers = None, {}
-        for event in events:
-            if event["type"] != "ping":  # which the client drops as well
-                message = accumulate_event(event=read(event), current_snapshot=message, json_bufs=buffers)
         own = ("callgate", "signature", "parsed_output")
-        assert comparable(message.to_dict(), *own) == comparable(whole, *own)
+        assert comparable(message_of(events), *own) == comparable(whole, *own)
 
 
 async def test_events_of_responses(client, runtime):
