@@ -210,24 +210,6 @@ async def test_oversized_and_malformed_bodies_keep_the_shape(client_with):
         assert "line 1, column 11" in malformed.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("raw", "column", "said"),
-    [
-        (b'[1e5, "1e400", 1e400]', 16, "a number larger than any double"),
-        (b"[1" + b"0" * 5000 + b"]", 2, "a number larger than any double"),
-        (b'["a", NaN]', 7, "NaN is not a JSON value"),
-        (rb'["\ud83d\ude00 \\ud800", "x\ud800"]', 28, "half a surrogate pair"),
-        (rb'["\udc00 and a long tail"]', 3, "half a surrogate pair"),
-        (rb'["\ud83d\u0041"]', 3, "half a surrogate pair"),
-        (b'["x\xff"]', 4, "not UTF-8"),
-    ],
-)
-async def test_what_is_no_json_is_shown_in_its_place(client, raw, column, said):
-    message = (await client.post(URL, content=raw)).json()["error"]["message"]
-    assert said in message
-    assert message.endswith(f" at line 1, column {column}")
-
-
 async def test_a_runtime_that_is_not_ready_is_503(client, runtime):
     runtime.health_now = Health(is_ready=False, reason="the engine has stopped")
     response = await client.post(URL, json=body())
