@@ -92,9 +92,3 @@ async def test_with_keys_a_page_that_sends_none_can_read_why_it_is_refused(clien
 def test_origins_that_are_none_are_refused(fields, says):
     with pytest.raises(SettingsError, match=says):
         read_origins(Settings(**fields))
-
-
-async def test_the_names_of_other_servers_for_its_state(client):
-    for path in ("/health", "/ping"):
-        assert (await client.get(path)).json() == {"status": "ok"}
-    assert (await client.get("/version")).json()["version"]
