@@ -46,7 +46,7 @@ async def test_a_key_is_found_and_only_its_digest_is_stored(keys, store):
 
 
 async def test_whether_there_are_keys_is_known_from_the_first(keys, store, monkeypatch):
-    """Each start of a gateway looked at all keys of Redis."""
+    """Else each start of a gateway would look at all keys of Redis."""
     assert not await keys.has_any()
     for _ in range(3):
         await keys.create(terms())

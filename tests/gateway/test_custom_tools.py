@@ -49,7 +49,7 @@ async def test_chat_completions_streams_the_input_of_a_custom_tool(client, runti
     assert [delta["custom"]["input"] for delta in deltas] == ["", "SEL", "ECT ", '"ä\n', '\U0001f600"']
 
 
-async def test_calls_of_functions_beside_it_stay_functions(client, runtime):
+async def test_calls_of_functions_beside_a_custom_tool_stay_functions(client, runtime):
     runtime.script = [
         CallStarted(0, 0, "sql"),
         ArgumentsDelta(0, 0, '{"input": "1"}'),
@@ -171,7 +171,7 @@ async def test_a_registered_custom_tool_is_called_as_each_api_can(client, runtim
     assert (block["type"], block["input"]) == ("tool_use", {"input": INPUT})
 
 
-async def test_a_change_of_its_grammar_is_told(client):
+async def test_a_change_of_a_custom_tools_grammar_is_told(client):
     await client.put(REGISTERED, json={"tools": [SQL | {"format": LARK}]})
     for form, change in (
         (LARK, "unchanged"),

@@ -36,7 +36,7 @@ async def test_a_request_has_an_id(client, sent, is_kept):
     assert len(made) == 3
 
 
-async def test_the_log_and_the_trace_name_it(client, spans, caplog, monkeypatch):
+async def test_the_log_and_the_trace_name_the_id_of_a_request(client, spans, caplog, monkeypatch):
     async def fail(*args, **kwargs):
         raise StoreUnavailable("sqlite", "it is gone")
 

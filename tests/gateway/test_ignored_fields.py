@@ -83,7 +83,7 @@ LEFT_OUT_OF_RESPONSES = [
 @pytest.mark.parametrize(
     ("fields", "named"), LEFT_OUT_OF_RESPONSES, ids=[named for _, named in LEFT_OUT_OF_RESPONSES]
 )
-def test_responses_do_the_same(fields, named):
+def test_what_changes_no_response_is_left_out_and_named(fields, named):
     sent = RESPONSES.body(**fields)
     assert ", ".join(read_responses_request(sent).ignored) == named
     with pytest.raises(InvalidField) as refused:
@@ -102,7 +102,7 @@ def test_a_slip_in_a_tool_is_refused():
             read_request(body(tools=[{"type": "function", "function": {"name": "f", **slip}}]))
 
 
-async def test_the_answer_names_them(client):
+async def test_an_answer_names_the_fields_that_were_left_out(client):
     response = await client.post(URL, json=body(prediction={}, **{"a\r\nSet-Cookie: b": 1, "é" * 500: 1}))
     assert response.status_code == 200
     named = response.headers["x-callgate-ignored"].split(", ")

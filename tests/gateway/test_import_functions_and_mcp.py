@@ -231,7 +231,7 @@ def test_a_tool_that_breaks_the_protocol_costs_only_itself(run):
     said = " ".join(failed.stderr.split())
     assert "tool 'odd' at /tools/0/annotations/readOnlyHint: it is not as the protocol says: Input" in said
     assert "tool #1 at /tools/1/name: it is not as the protocol says: Input should be a valid string" in said
-    assert said.count("tool #1") == 1, "it was also said to need a name"
+    assert said.count("tool #1") == 1, "it has one fault"
     assert "tool 'refused' at /tools/3/inputSchema/required" in said
     assert [tool["name"] for tool in kept["tools"]] == ["a"]
 

@@ -83,7 +83,7 @@ def told_in(sent):
 
 
 @pytest.mark.parametrize(("url", "sent"), REQUESTS)
-async def test_every_api_takes_it_and_tells_every_token(client, inspected, url, sent):
+async def test_every_api_takes_inspect_and_tells_every_token(client, inspected, url, sent):
     response = await client.post(url, json={**sent, "callgate": {"inspect": True}})
     assert response.status_code == 200, response.text
     assert inspected.requests[-1].is_inspected

@@ -58,7 +58,7 @@ async def test_the_order_of_the_request_comes_before_that_of_the_tool(client, ru
         *TOOL_REQUIRED.items(),
     ],
 )
-async def test_every_api_takes_it_for_calls_and_answers(client, runtime, url, sent):
+async def test_every_api_takes_key_order_for_calls_and_answers(client, runtime, url, sent):
     for callgate, expected in ((None, ["declared"]), (ANY, ["declared", "reversed"])):
         response = await client.post(url, json={**sent, "callgate": callgate})
         assert response.status_code == 200, response.text

@@ -114,7 +114,7 @@ async def test_a_failure_is_named(keyed, runtime, written):
     ],
 )
 async def test_a_refusal_is_named(keyed, written, sent, key, status, error):
-    """Lines of requests that reached no model told only the status."""
+    """Also in the lines of requests that reach no model."""
     headers = {"content-type": "application/json"} | bearer(key)
     await keyed.post(URL, headers=headers, **sent)
     [line] = lines_of(written)

@@ -333,7 +333,7 @@ async def test_a_key_of_their_own_opens_metrics_and_nothing_else(client_with, tm
             assert response.status_code == status, path
 
 
-async def test_a_page_of_another_site_cannot_read_them(client):
+async def test_a_page_of_another_site_cannot_read_metrics(client):
     assert (await client.get("/metrics", headers={"origin": "http://evil.example"})).status_code == 403
     assert (await client.get("/metrics", headers={"host": "rebound.example"})).status_code == 403
 

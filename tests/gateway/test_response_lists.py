@@ -181,7 +181,7 @@ async def test_stored_responses_expire(store):
     await asyncio.sleep(0.01)
     with pytest.raises(UnknownResponse):
         await responses.load("o", response(1)["id"], TURN)
-    assert [key async for key in store.scan("response")] == [], "the list of each key that ever called stayed"
+    assert [key async for key in store.scan("response")] == [], "the list expires, too"
 
 
 async def test_a_list_lives_as_long_as_the_longest_of_its_responses(store):

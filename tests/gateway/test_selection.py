@@ -44,7 +44,7 @@ def selected(runtime):
 
 
 @pytest.mark.parametrize(("url", "sent"), REQUESTS)
-async def test_every_api_takes_it_and_tells_what_came_of_it(client, selected, url, sent):
+async def test_every_api_takes_accept_and_tells_what_came_of_it(client, selected, url, sent):
     response = await client.post(url, json={**sent, "callgate": {"accept": 8}})
     assert response.status_code == 200, response.text
     asked = selected.requests[-1]
@@ -53,7 +53,7 @@ async def test_every_api_takes_it_and_tells_what_came_of_it(client, selected, ur
 
 
 @pytest.mark.parametrize(("url", "sent"), REQUESTS)
-async def test_a_stream_tells_it_at_its_end(client, selected, url, sent):
+async def test_a_stream_tells_at_its_end_how_its_answer_was_selected(client, selected, url, sent):
     usage = {"stream_options": {"include_usage": True}} if "completions" in url else {}
     response = await client.post(url, json={**sent, **usage, "stream": True, "callgate": {"accept": 8}})
     assert '"accepted":true' in response.text.replace(" ", "")
@@ -86,7 +86,7 @@ async def test_a_request_that_does_not_say_leaves_it_to_the_engine(client, runti
         ({"tools": [WEATHER], "temperature": 1}, False, False),
     ],
 )
-async def test_without_effect_it_is_named_as_ignored(client, runtime, options, selects, is_ignored):
+async def test_accept_without_effect_is_named_as_ignored(client, runtime, options, selects, is_ignored):
     runtime.card = replace(runtime.card, selects=selects)
     response = await client.post(URL, json=body(callgate={"accept": 2}, **options))
     assert response.status_code == 200

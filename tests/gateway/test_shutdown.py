@@ -172,7 +172,7 @@ def test_a_request_that_was_on_its_way_when_the_gateway_ended_is_answered(settin
     assert (last.status_code, last.headers["connection"]) == (200, "close")
 
 
-def test_so_is_one_that_follows_a_stream_which_began_before(settings):
+def test_a_request_behind_a_stream_that_began_before_is_answered_too(settings):
     """The head of the stream could not say yet that the connection closes."""
     runtime = FakeRuntime([TextDelta(0, "And "), 0.5, TextDelta(0, "so on"), END])
     server, end = ending(runtime, settings)
@@ -197,7 +197,7 @@ def test_a_connection_without_requests_is_not_waited_for_long(settings, monkeypa
         assert time.monotonic() - began < 3
 
 
-def test_nor_is_one_whose_body_ends_after_its_answer(settings, monkeypatch):
+def test_a_connection_whose_body_ends_after_its_answer_is_not_waited_for_long(settings, monkeypatch):
     """Answers that run are waited for longer: minutes, in the chart."""
     monkeypatch.setattr("gateway.connections.LAST_REQUEST_S", 0.1)
     server, end = ending(FakeRuntime(), settings)
@@ -228,7 +228,7 @@ class SlowToStart:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-def test_that_it_serves_is_said_once_it_does():
+def test_a_server_says_that_it_serves_once_it_does():
     """Not before engines were asked, which may take 10 s."""
     said = []
     config = uvicorn.Config(SlowToStart(said), port=0, log_level="warning")
@@ -238,7 +238,7 @@ def test_that_it_serves_is_said_once_it_does():
     assert said == ["an engine does not answer", "serves"]
 
 
-async def test_that_it_serves_is_not_said_if_it_does_not_start(monkeypatch):
+async def test_a_server_that_does_not_start_does_not_say_that_it_serves(monkeypatch):
     """Older versions of uvicorn, such as 0.34, note then that they should exit, and return."""
     said = []
     server = Server(

@@ -90,7 +90,7 @@ async def test_a_streamed_response_is_stored_before_its_last_event(client):
     assert (await client.get(f"{URL}/{last['id']}")).json() == last
 
 
-async def test_it_is_read_listed_and_deleted(client):
+async def test_a_stored_response_is_read_listed_and_deleted(client):
     asked = [{"role": "user", "content": f"{i}"} for i in range(3)]
     first = await ask(client, input=asked)
     path = f"{URL}/{first['id']}"
@@ -144,7 +144,7 @@ def test_a_place_in_what_was_expanded_is_one_in_what_was_sent(sent, place, told)
     assert error.param == told
 
 
-async def test_one_that_is_asked_for_as_a_stream_is_refused(client):
+async def test_a_stored_response_is_not_sent_as_a_stream(client):
     """OpenAI's client would make a stream of it without any event."""
     stored = await ask(client)
     path = f"{URL}/{stored['id']}"

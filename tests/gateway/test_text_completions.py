@@ -29,7 +29,7 @@ async def test_a_prompt_is_continued(client, runtime):
     )
 
 
-async def test_no_frames_of_a_chat_surround_it(client, runtime):
+async def test_no_frames_of_a_chat_surround_a_text_completion(client, runtime):
     runtime.card = replace(runtime.card, syntax="harmony")
     await ask(client)
     assert runtime.requests[0].constraint is None

@@ -81,8 +81,7 @@ async def test_a_new_value_takes_the_expiry_away(store):
 
 async def test_scan_yields_the_keys_of_a_prefix_once(store):
     wanted = {f"a/{number}" for number in range(SCAN_COUNT + 50)}
-    for key in [*wanted, "a", "b/1", "A/1", "a0"]:
-        await store.set(key, b"")
+    await asyncio.gather(*(store.set(key, b"") for key in (*wanted, "a", "b/1", "A/1", "a0")))
     found = [key async for key in store.scan("a/")]
     assert len(found) == len(wanted)
     assert set(found) == wanted
