@@ -6,7 +6,7 @@ import json
 import pytest
 from apis import CHAT, RESPONSES
 from chat import URL, body
-from sample_tools import TIME, WEATHER
+from sample_tools import TIME, WEATHER, chat_tool
 from serving import served
 
 from runtime.errors import (
@@ -126,31 +126,12 @@ async def test_what_the_runtime_refuses_has_a_status(
         ),
         ({"n": 100}, 400, "n", "16"),
         (
-            {
-                "tools": [
-                    TIME,
-                    {
-                        "type": "function",
-                        "function": {
-                            "name": "a",
-                            "parameters": {
-                                "type": "object",
-                                "properties": {"x": {"type": "string", "pattern": "(?<=a)b"}},
-                            },
-                        },
-                    },
-                ]
-            },
+            {"tools": [TIME, chat_tool(properties={"x": {"type": "string", "pattern": "(?<=a)b"}})]},
             400,
             "tools[1]",
             "pattern",
         ),
-        (
-            {"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "strange"}}}]},
-            400,
-            "tools[0].function.parameters.type",
-            "strange",
-        ),
+        ({"tools": [chat_tool(type="strange")]}, 400, "tools[0].function.parameters.type", "strange"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": False}}},
             400,

@@ -9,6 +9,7 @@ from apis import CHAT, MESSAGES, RESPONSES
 from chat import URL, body
 from fake_runtime import call
 from keys import bearer
+from sample_tools import chat_tool
 
 from gateway.settings import Settings
 from gateway.telemetry.log_lines import MAX_REPEATS, REPEATS_S, FewRepeats, JSONLines, set_up_logging
@@ -53,10 +54,9 @@ def asking(**fields):
 
 
 async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
-    tool = {"type": "function", "function": {"name": "hidden_tool", "parameters": {"type": "object"}}}
     runtime.script = call("hidden_tool", '{"a": "hidden"}', closed_by="budget")
     headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "x-request-id": "mine-7"}
-    answer = (await keyed.post(URL, json=asking(tools=[tool]), headers=headers)).json()
+    answer = (await keyed.post(URL, json=asking(tools=[chat_tool("hidden_tool")]), headers=headers)).json()
     await keyed.get("/healthz")
     await keyed.get("/metrics")
     [line] = lines_of(written)

@@ -10,7 +10,7 @@ from chat import URL, body
 from fake_runtime import STATS, call, text
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
-from sample_tools import TIME, WEATHER
+from sample_tools import TIME, WEATHER, chat_tool
 
 from gateway.app import create_app
 from gateway.errors import SettingsError
@@ -148,8 +148,7 @@ async def test_grammars_are_counted_by_tier_and_keyword(client, runtime):
     await client.post(URL, json=body(tools=tools))
     await client.post(URL, json=body(tools=tools))
     for schema in ({"$ref": "#/nowhere"}, refused | {"x-secret-word": {}}, False):
-        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
-        await client.put("/v1/toolsets/bad", json={"tools": [tool]})
+        await client.put("/v1/toolsets/bad", json={"tools": [{"name": "f", "parameters": schema}]})
     samples = await read(client)
     assert value(samples, "callgate_grammar_lookups_total", callgate_grammar_source="compiled") >= 2
     assert value(samples, "callgate_grammar_lookups_total", callgate_grammar_source="memory") == 2
@@ -234,10 +233,7 @@ async def test_nothing_that_clients_choose_is_a_label(client, runtime):
     runtime.script = call("hidden_tool", "{}")
     for number in range(3):
         name = f"hidden-{number}"
-        tool = {
-            "type": "function",
-            "function": {"name": f"hidden_{number}", "parameters": {"hidden": number}},
-        }
+        tool = chat_tool(f"hidden_{number}", hidden=number)
         await client.put(f"/v1/toolsets/{name}", json={"tools": [tool]})
         await client.post(
             URL,
@@ -302,8 +298,7 @@ async def test_every_metric_of_the_table_is_served(client, runtime, weather):
     runtime.script = [*call("get_weather", "{}")[:-1], Finished(0, FinishReason.LENGTH, refusing, "budget")]
     runtime.steps = ("note_queued", "note_begun", "note_token")
     await client.post(URL, json=body(toolset="weather"))
-    tool = {"type": "function", "function": {"name": "f", "parameters": IMPOSSIBLE}}
-    await client.put("/v1/toolsets/bad", json={"tools": [tool]})
+    await client.put("/v1/toolsets/bad", json={"tools": [chat_tool("f", **IMPOSSIBLE)]})
     served = {name for name, _ in await read(client)}
     for metric in METRICS:
         stem = re.sub(r"\W", "_", metric.name)

@@ -233,20 +233,15 @@ async def test_a_store_that_fails_loses_no_answer(client, monkeypatch):
     assert (answer["status"], answer["store"]) == ("completed", False)
 
 
-def test_openais_client_continues_and_deletes_stored_responses(app):
-    with (
-        served(app) as http,
-        openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none-needed", max_retries=0) as client,
-    ):
-        first = client.responses.create(model="tiny", input="Hi")
-        second = client.responses.create(model="tiny", input="And?", previous_response_id=first.id)
-        assert client.responses.retrieve(second.id).output_text == "Hello."
-        counted = client.responses.input_tokens.count(
-            model="tiny", input="So?", previous_response_id=second.id
-        )
-        assert counted.input_tokens == STATS.num_prompt_tokens
-        items = client.responses.input_items.list(second.id, order="asc", limit=1)
-        assert len(list(items)) == 3  # over all pages
-        client.responses.delete(first.id)
-        with pytest.raises(openai.NotFoundError):
-            client.responses.retrieve(first.id)
+def test_openais_client_continues_and_deletes_stored_responses(openai_client):
+    responses = openai_client.responses
+    first = responses.create(model="tiny", input="Hi")
+    second = responses.create(model="tiny", input="And?", previous_response_id=first.id)
+    assert responses.retrieve(second.id).output_text == "Hello."
+    counted = responses.input_tokens.count(model="tiny", input="So?", previous_response_id=second.id)
+    assert counted.input_tokens == STATS.num_prompt_tokens
+    items = responses.input_items.list(second.id, order="asc", limit=1)
+    assert len(list(items)) == 3  # over all pages
+    responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        responses.retrieve(first.id)

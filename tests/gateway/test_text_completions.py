@@ -1,12 +1,11 @@
 """Completions, and the routes that count tokens, over HTTP."""
 
 from dataclasses import replace
+from functools import partial
 
-import openai
 import pytest
 from apis import COMPLETIONS, USER
 from fake_runtime import STATS, text
-from serving import served
 
 from gateway.errors import InvalidField
 from gateway.wire.openai.text_completions import read_request
@@ -145,9 +144,7 @@ async def test_tokens_are_counted_and_read_back(client, runtime):
     assert outside.json()["error"]["param"] == "tokens"
 
 
-def test_openais_client_completes_a_prompt_streamed_or_not(app):
-    with served(app) as http:
-        client = openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none-needed", max_retries=0)
-        assert client.completions.create(model="tiny", prompt="Once").choices[0].text == "Hello."
-        chunks = client.completions.create(model="tiny", prompt="Once", stream=True)
-        assert "".join(chunk.choices[0].text for chunk in chunks) == "Hello."
+def test_openais_client_completes_a_prompt_streamed_or_not(openai_client):
+    create = partial(openai_client.completions.create, model="tiny", prompt="Once")
+    assert create().choices[0].text == "Hello."
+    assert "".join(chunk.choices[0].text for chunk in create(stream=True)) == "Hello."

@@ -14,18 +14,15 @@ NAMES = ("read_mail", "send_mail", "list_files", "delete_file", "play_song", "st
 MAIL, FILES = ["read_mail", "send_mail"], ["list_files", "delete_file"]
 
 
-def tool(name):
-    return {
+TOOLS = [
+    {
         "type": "function",
-        "function": {
-            "name": name,
-            "description": f"Can {name.replace('_', ' a ')}.",
-            "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
-        },
+        "name": name,
+        "description": f"Can {name.replace('_', ' a ')}.",
+        "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
     }
-
-
-TOOLS = [tool(name) for name in NAMES]
+    for name in NAMES
+]
 
 
 def asking(text, **fields):
