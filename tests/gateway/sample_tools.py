@@ -1,6 +1,6 @@
 """Two tools as a caller registers them."""
 
-from apis import MESSAGES, RESPONSES
+from apis import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 
 WEATHER = {
     "type": "function",
@@ -36,12 +36,10 @@ def chat_tool(name="a", **parameters):
 
 
 TOOL_REQUIRED = {
-    RESPONSES.url: RESPONSES.body(
-        tools=[{"type": "function", **WEATHER["function"]}], tool_choice="required"
-    ),
-    MESSAGES.url: MESSAGES.body(
-        tools=[{"name": "get_weather", "input_schema": WEATHER["function"]["parameters"]}],
-        tool_choice={"type": "any"},
-    ),
+    CHAT.url: CHAT.body(tools=[WEATHER], tool_choice="required"),
+    RESPONSES.url: RESPONSES.body(tools=[WEATHER], tool_choice="required"),
+    MESSAGES.url: MESSAGES.body(tools=[WEATHER["function"]], tool_choice={"type": "any"}),
 }
-"""Requests that call a tool for certain, by the routes of the APIs beside Chat."""
+"""Requests that call a tool for certain, by the routes of the APIs that have tools."""
+MASKED = [*TOOL_REQUIRED.items(), (COMPLETIONS.url, COMPLETIONS.body(guided_choice=["a", "b"]))]
+"""A request of each API whose answer has a grammar."""
