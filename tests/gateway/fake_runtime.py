@@ -15,7 +15,7 @@ from runtime.events import (
     GenerationStats,
     TextDelta,
 )
-from runtime.protocol import Health, ModelCard
+from runtime.protocol import Circuit, EngineLoad, Health, ModelCard, ReplicaState
 from runtime.request import GenerationRequest
 
 STATS = GenerationStats(
@@ -30,6 +30,32 @@ STATS = GenerationStats(
     num_masked_steps=4,
     mass_removed=0.25,
 )
+
+
+LOAD = EngineLoad(
+    model_id="tiny",
+    num_running=3,
+    num_waiting=2,
+    num_pages=64,
+    num_free_pages=40,
+    num_steps=10,
+    num_stepped_sequences=25,
+    num_preempted=1,
+)
+ELSEWHERE = ReplicaState(
+    model_id="big",
+    name="vllm:8000",
+    circuit=Circuit.OPEN,
+    reason="cannot be reached",
+    version="0.32.0",
+    num_running=4,
+    num_served=7,
+    num_failed=2,
+    num_refused_tokens=5,
+    num_expected_refusals=2,
+    canary_age_s=12.54,
+)
+"""What a runtime tells of an engine here, and of one elsewhere."""
 
 
 def text(*pieces: str, choice: int = 0) -> list[Event]:

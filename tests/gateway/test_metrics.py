@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chat import URL, body
-from fake_runtime import STATS, call, text
+from fake_runtime import ELSEWHERE, LOAD, STATS, call, text
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 from sample_tools import TIME, WEATHER, chat_tool
@@ -30,36 +30,13 @@ from gateway.telemetry.metrics import (
 from runtime.errors import GenerationFailed, GrammarTooSlow
 from runtime.events import BrokenDraft, Finished, FinishReason, GenerationStats, SelectionStats, TextDelta
 from runtime.inspection import TokenPlace
-from runtime.protocol import Circuit, EngineLoad, Health, ReplicaState
+from runtime.protocol import Health
 
 MODEL = {"gen_ai_request_model": "tiny"}
 IMPOSSIBLE = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"(a+)\1"}}}
 CHAT = {**MODEL, "gen_ai_operation_name": "chat", "gen_ai_provider_name": "callgate"}
 REQUEST_S = 300
 """How long an answer may take by the chart's defaults."""
-LOAD = EngineLoad(
-    model_id="tiny",
-    num_running=3,
-    num_waiting=2,
-    num_pages=64,
-    num_free_pages=40,
-    num_steps=10,
-    num_stepped_sequences=25,
-    num_preempted=1,
-)
-ELSEWHERE = ReplicaState(
-    model_id="big",
-    name="vllm:8000",
-    circuit=Circuit.OPEN,
-    reason="cannot be reached",
-    version="0.32.0",
-    num_running=4,
-    num_served=7,
-    num_failed=2,
-    num_refused_tokens=5,
-    num_expected_refusals=2,
-    canary_age_s=12.5,
-)
 
 
 async def read(client, **headers):
@@ -174,7 +151,7 @@ async def test_engines_are_measured_when_they_are_read(client, runtime):
     assert value(samples, "callgate_engine_step_sequences_total", **here) == 25
     assert value(samples, "callgate_engine_preemptions_total", **here) == 1
     assert value(samples, "callgate_engine_requests_total", **there, callgate_state="failed") == 2
-    assert value(samples, "callgate_engine_canary_age_seconds", **there) == 12.5
+    assert value(samples, "callgate_engine_canary_age_seconds", **there) == 12.54
     refused = "callgate_engine_refused_tokens_total"
     assert value(samples, refused, **there, callgate_state="unexpected") == 3
     assert value(samples, refused, **there, callgate_state="expected") == 2
