@@ -19,6 +19,7 @@ from toolspecs.tool import Tool
 NUM_OUTPUTS = 6
 NUM_BROKEN = 25
 _NAMES = ("f", "ff", "get", "get_weather", "a-b", "f1")
+_MORE = (*'"[{]}a1', "null", " ", "\n", ", ", '"a", ', "<", "\\", "é", "aaaaaaaa", "")
 _TAGGED = [row.name for row in SYNTAXES.values() if row.tags]
 
 
@@ -114,27 +115,7 @@ class _ToolsetCheck(Check):
         rng = self._rng
         at = rng.randrange(len(text) + 1)
         to = min(len(text), at + rng.choice((1, 1, 1, 2, 5, 20)))
-        more = rng.choice(
-            (
-                '"',
-                "[",
-                "{",
-                "]",
-                "}",
-                "a",
-                "1",
-                "null",
-                " ",
-                "\n",
-                ", ",
-                '"a", ',
-                "<",
-                "\\",
-                "é",
-                "aaaaaaaa",
-                "",
-            )
-        )
+        more = rng.choice(_MORE)
         return rng.choice(
             (
                 text[:at] + text[to:],
