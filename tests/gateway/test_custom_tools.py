@@ -118,20 +118,16 @@ async def test_each_api_takes_the_shape_of_the_other(client, runtime, tool, expe
 LARK = {"type": "grammar", "syntax": "lark", "definition": 'start: "a" NUMBER\n%import common.NUMBER'}
 
 
-async def test_a_grammar_for_lark_holds_for_the_input(client, runtime):
-    await CHAT.ask(client, tools=[SQL | {"format": LARK}], tool_choice="required")
+@pytest.mark.parametrize(("form", "text", "other"), [(LARK, "a12", "b"), (DIGITS, "12", "a")])
+async def test_a_grammar_holds_for_the_input(client, runtime, form, text, other):
+    """The description shows a grammar for Lark; a pattern stands in the schema."""
+    await CHAT.ask(client, tools=[SQL | {"format": form}], tool_choice="required")
     call = '<tool_call>\n{"name": "sql", "arguments": {"input": "%s"}}\n</tool_call>'
-    assert reads(runtime, call % "a12")
-    assert not reads(runtime, call % "b")
+    assert reads(runtime, call % text)
+    assert not reads(runtime, call % other)
     [tool] = runtime.requests[-1].tools
-    assert "%import common.NUMBER" in tool.parameters["properties"]["input"]["description"]
-
-
-async def test_a_pattern_holds_for_the_input(client, runtime):
-    await CHAT.ask(client, tools=[SQL | {"format": DIGITS}], tool_choice="required")
-    call = '<tool_call>\n{"name": "sql", "arguments": {"input": "%s"}}\n</tool_call>'
-    assert reads(runtime, call % "12")
-    assert not reads(runtime, call % "a")
+    shown = tool.parameters["properties"]["input"].get("description", "")
+    assert (form["definition"] in shown) == (form is LARK)
 
 
 def reads(runtime, text):
@@ -206,20 +202,21 @@ async def test_a_registration_that_cannot_be_upheld_names_the_definition(client,
     assert (fault["tool"], fault["pointer"]) == ("sql", pointer)
 
 
+NAMED = {"type": "custom", "custom": {"name": "sql"}}
 CHOICES = [
-    ({"type": "custom", "custom": {"name": "sql"}}, {"type": "custom", "name": "sql"}, ("sql",)),
+    (NAMED, {"type": "custom", "name": "sql"}, ("sql",)),
     (
         {
             "type": "allowed_tools",
             "allowed_tools": {
                 "mode": "required",
-                "tools": [NESTED, {"type": "function", "function": {"name": "get_weather"}}],
+                "tools": [NAMED, {"type": "function", "function": {"name": "get_weather"}}],
             },
         },
         {
             "type": "allowed_tools",
             "mode": "required",
-            "tools": [SQL, {"type": "function", "name": "get_weather"}],
+            "tools": [{"type": "custom", "name": "sql"}, {"type": "function", "name": "get_weather"}],
         },
         ("sql", "get_weather"),
     ),
@@ -229,8 +226,8 @@ CHOICES = [
 @pytest.mark.parametrize(("chat", "responses", "names"), CHOICES)
 async def test_tools_are_chosen_by_name(client, runtime, chat, responses, names):
     other = {"type": "custom", "name": "other"}
-    for asking, choice in ((CHAT.ask, _named_only(chat)), (RESPONSES.ask, _named_only(responses))):
-        await asking(client, tools=[SQL, WEATHER, other], tool_choice=choice)
+    for api, choice in ((CHAT, chat), (RESPONSES, responses)):
+        await api.ask(client, tools=[SQL, WEATHER, other], tool_choice=choice)
         called = [
             name
             for name in ("sql", "get_weather", "other")
@@ -239,15 +236,9 @@ async def test_tools_are_chosen_by_name(client, runtime, chat, responses, names)
         assert called == list(names)
 
 
-def _named_only(choice):
-    """A choice whose tools have their names only, as clients send them."""
-    text = json.dumps(choice).replace(', "description": "Runs SQL."', "")
-    return json.loads(text)
-
-
 async def test_a_chosen_custom_tool_finishes_as_a_chosen_function(client, runtime):
     runtime.script = CALL
-    answer = await CHAT.ask(client, tools=[NESTED], tool_choice=CHOICES[0][0])
+    answer = await CHAT.ask(client, tools=[NESTED], tool_choice=NAMED)
     assert answer["choices"][0]["finish_reason"] == "stop"
 
 
