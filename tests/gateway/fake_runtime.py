@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
@@ -58,18 +59,21 @@ ELSEWHERE = ReplicaState(
 """What a runtime tells of an engine here, and of one elsewhere."""
 
 
-def text(*pieces: str, choice: int = 0) -> list[Event]:
-    """A choice of text."""
-    return [*(TextDelta(choice, piece) for piece in pieces), Finished(choice, FinishReason.STOP, STATS)]
+def text(*pieces: str, choice: int = 0, **numbers: Any) -> list[Event]:
+    """A choice of text; `numbers` are those of `STATS` that it has otherwise."""
+    end = Finished(choice, FinishReason.STOP, replace(STATS, **numbers))
+    return [*(TextDelta(choice, piece) for piece in pieces), end]
 
 
-def call(name: str, *pieces: str, choice: int = 0, closed_by: str | None = None) -> list[Event]:
-    """A choice of one call."""
+def call(
+    name: str, *pieces: str, choice: int = 0, closed_by: str | None = None, **numbers: Any
+) -> list[Event]:
+    """A choice of one call; `numbers` are those of `STATS` that it has otherwise."""
     reason = FinishReason.LENGTH if closed_by else FinishReason.TOOL_CALLS
     return [
         CallStarted(choice, 0, name),
         *(ArgumentsDelta(choice, 0, piece) for piece in pieces),
-        Finished(choice, reason, STATS, closed_by=closed_by),
+        Finished(choice, reason, replace(STATS, **numbers), closed_by=closed_by),
     ]
 
 

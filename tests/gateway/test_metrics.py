@@ -1,6 +1,5 @@
 """`/metrics`, read by Prometheus' own parser."""
 
-import dataclasses
 import itertools
 import re
 from pathlib import Path
@@ -95,8 +94,7 @@ async def test_a_text_completion_is_no_chat(client):
 
 async def test_counters_of_rare_events_begin_at_zero(client, runtime):
     """Prometheus sees no increase in the first value of a series, so an alert would miss the first event."""
-    stats = dataclasses.replace(STATS, num_rescued_tokens=0)
-    runtime.script = [*text("Hello.")[:-1], Finished(0, FinishReason.STOP, stats)]
+    runtime.script = text("Hello.", num_rescued_tokens=0)
     await client.post(URL, json=body())
     samples = await read(client)
     assert value(samples, "callgate_tokens_rescued_total", **MODEL) == 0
@@ -245,10 +243,7 @@ async def test_names_of_toolsets_are_labels_if_allowed_and_only_so_many(client_w
 async def test_drafts_are_counted_by_where_they_ended(client, runtime):
     broken = tuple(BrokenDraft(3, TokenPlace(part)) for part in ("syntax", "arguments", "arguments"))
     selection = SelectionStats("accept", 4, is_exact=True, num_computed_tokens=None, broken=broken)
-    runtime.script = [
-        *text("Hi")[:-1],
-        Finished(0, FinishReason.STOP, dataclasses.replace(STATS, selection=selection)),
-    ]
+    runtime.script = text("Hi", selection=selection)
     await client.post(URL, json=body())
     samples = await read(client)
     counts = {"taken": 1, "syntax": 1, "arguments": 2}

@@ -97,13 +97,7 @@ async def test_a_stream_ends_with_the_whole_answer(client, runtime, weather):
 
 async def test_thoughts_are_items_of_their_own(client, runtime):
     runtime.card = replace(runtime.card, syntax="harmony")
-    stats = replace(STATS, num_thought_tokens=5)
-    runtime.script = [
-        ThoughtDelta(0, "Hm"),
-        ThoughtDelta(0, "."),
-        TextDelta(0, "Hi"),
-        Finished(0, FinishReason.STOP, stats),
-    ]
+    runtime.script = [ThoughtDelta(0, "Hm"), ThoughtDelta(0, "."), *text("Hi", num_thought_tokens=5)]
     answer = await ask(client)
     thought, said = answer["output"]
     assert (thought["type"], thought["summary"]) == ("reasoning", [])

@@ -5,20 +5,22 @@ from dataclasses import replace
 import pytest
 from apis import CHAT
 from chat import URL, ask, body
-from fake_runtime import STATS, call
+from fake_runtime import call
 from sample_tools import MASKED, WEATHER
 
 from gateway.errors import SettingsError
 from gateway.served_models import EMBEDDED_SELECTION, default_selection
 from gateway.settings import Settings
-from runtime.events import BrokenDraft, Finished, SelectionStats
+from runtime.events import BrokenDraft, SelectionStats
 from runtime.inspection import TokenPlace
 from runtime.selection import DRAFT, Selection
 
 SCHEMA = WEATHER["function"]["parameters"]
-STATS_OF_THREE = replace(
-    STATS, log_weight=-0.25, selection=SelectionStats("accept", 3, is_exact=True, num_computed_tokens=90)
-)
+OF_THREE = {
+    "log_weight": -0.25,
+    "selection": SelectionStats("accept", 3, is_exact=True, num_computed_tokens=90),
+}
+ARGUMENTS = '{"place": "Oslo", "days": 3}'
 TOLD = {
     "index": 0,
     "strategy": "accept",
@@ -32,9 +34,7 @@ TOLD = {
 
 @pytest.fixture
 def selected(runtime):
-    *deltas, finished = call("get_weather", '{"place": "Oslo", "days": 3}')
-    assert isinstance(finished, Finished)
-    runtime.script = [*deltas, replace(finished, stats=STATS_OF_THREE)]
+    runtime.script = call("get_weather", ARGUMENTS, **OF_THREE)
     return runtime
 
 
@@ -58,9 +58,7 @@ async def test_a_stream_tells_at_its_end_how_its_answer_was_selected(client, sel
 async def test_several_answers_are_told_in_their_order(client, runtime):
     """They are told by their numbers, and they end in any order."""
     runtime.script = [
-        replace(each, stats=STATS_OF_THREE) if isinstance(each, Finished) else each
-        for choice in (1, 0)
-        for each in call("get_weather", '{"place": "Oslo", "days": 3}', choice=choice)
+        event for choice in (1, 0) for event in call("get_weather", ARGUMENTS, choice=choice, **OF_THREE)
     ]
     answer = await ask(client, tools=[WEATHER], tool_choice="required", n=2, callgate={"accept": 8})
     assert [told["index"] for told in answer["callgate"]["selections"]] == [0, 1]
@@ -106,10 +104,9 @@ async def test_particles_are_asked_for_in_the_same_way(client, runtime):
 
 @pytest.mark.parametrize(("url", "sent"), MASKED)
 async def test_drafts_are_asked_for_in_every_api_and_tell_where_they_broke(client, runtime, url, sent):
-    *deltas, finished = call("get_weather", '{"place": "Oslo", "days": 3}')
     broken = BrokenDraft(7, TokenPlace("arguments", 0, "get_weather", ("days",), "value"))
     selection = SelectionStats("draft", 2, is_exact=False, num_computed_tokens=None, broken=(broken,))
-    runtime.script = [*deltas, replace(finished, stats=replace(STATS, selection=selection))]
+    runtime.script = call("get_weather", ARGUMENTS, selection=selection)
     response = await client.post(url, json={**sent, "callgate": {"draft": True}})
     assert response.status_code == 200, response.text
     assert runtime.requests[-1].selection == DRAFT
