@@ -20,10 +20,6 @@ def collector_of(store, clock, *, is_dry_run=False, **retention):
     return Collector(store, Retention(**retention), clock.timestamp(), is_dry_run=is_dry_run)
 
 
-async def keys(store, prefix):
-    return sorted([key async for key in store.scan(prefix)])
-
-
 async def usage(store, owner):
     counters = [await store.get(f"toolset/usage/{kind}/{owner}") for kind in ("bytes", "toolsets")]
     return Usage(*[int(counter or 0) for counter in counters])

@@ -6,17 +6,13 @@ import sys
 from contextlib import closing
 
 import pytest
-from opened_store import opened
+from opened_store import keys, opened
 
 from toolspecs import LockTimeout, NotACounter
 from toolspecs.stores.sqlite import SCAN_COUNT, SQLiteStore
 
 BYTES = [b"", b"text", b"\x00\xff\x80 binary \r\n", b"x" * 2_000_000]
 KEYS = ["k", "with/slash", "glob*?[a]\\", "naïve \U0001f600", "'; DROP TABLE entries; --", "%_"]
-
-
-async def keys(store, prefix):
-    return sorted([key async for key in store.scan(prefix)])
 
 
 @pytest.mark.parametrize("value", BYTES, ids=len)
