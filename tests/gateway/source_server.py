@@ -64,3 +64,9 @@ def web(answers):
 
 def served_document(paths, title="The Shop"):
     return (200, {}, json.dumps(document(paths, title)).encode())
+
+
+def printed(result):
+    """The toolset that `callgate tools import --print` has printed."""
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
