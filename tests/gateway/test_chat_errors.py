@@ -1,4 +1,4 @@
-"""What Chat Completions refuse, in OpenAI's shape, and the routes beside them."""
+"""What Chat Completions refuse, in OpenAI's shape, and what is told of routes that there are not."""
 
 import gzip
 import json
@@ -7,7 +7,6 @@ import pytest
 from apis import CHAT, RESPONSES
 from chat import URL, body
 from sample_tools import TIME, WEATHER, chat_tool
-from serving import served
 
 from runtime.errors import (
     BudgetTooSmall,
@@ -18,7 +17,6 @@ from runtime.errors import (
     PromptTooLong,
     RequestRefused,
 )
-from runtime.protocol import Health
 from toolspecs.errors import ThreadsStopped
 
 ERRORS = [
@@ -189,39 +187,6 @@ async def test_oversized_and_malformed_bodies_keep_the_shape(client_with):
         malformed = await client.post(URL, content=b'{"model": }')
         assert malformed.status_code == 400
         assert "line 1, column 11" in malformed.json()["error"]["message"]
-
-
-async def test_a_runtime_that_is_not_ready_is_503(client, runtime):
-    runtime.health_now = Health(is_ready=False, reason="the engine has stopped")
-    response = await client.post(URL, json=body())
-    assert response.status_code == 503
-    assert response.headers["retry-after"] == "1"
-    assert "the engine has stopped" in response.json()["error"]["message"]
-    ready = await client.get("/readyz")
-    assert (ready.status_code, ready.json()["reason"]) == (503, "no model is ready")
-    assert (await client.get("/healthz")).status_code == 200
-
-
-async def test_an_engine_that_is_lost_is_told_to_whoever_starts_processes_anew(client, runtime):
-    runtime.health_now = Health(is_ready=False, reason="the engine failed: boom", is_lost=True)
-    for path in ("/healthz", "/readyz"):
-        answer = await client.get(path)
-        assert (answer.status_code, answer.json()["reason"]) == (
-            503,
-            "the engine has failed; only a restart helps",
-        )
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/health", "/ping", "/readyz"])
-def test_a_monitor_may_send_head(app, runtime, path):
-    """As `wget --spider` does."""
-    with served(app) as http:
-        for health, status in ((Health(is_ready=True), 200), (Health(is_ready=False, is_lost=True), 503)):
-            runtime.health_now = health
-            answers = [http.request(method, path) for method in ("HEAD", "GET")]
-            assert [answer.status_code for answer in answers] == [status, status]
-            assert answers[0].content == b""
-            assert answers[0].headers["content-length"] == answers[1].headers["content-length"]
 
 
 @pytest.mark.parametrize(
