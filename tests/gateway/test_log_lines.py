@@ -9,6 +9,7 @@ from apis import CHAT, MESSAGES, RESPONSES
 from chat import URL, body
 from fake_runtime import call
 from keys import bearer
+from moved_clock import Clock
 from sample_tools import chat_tool
 
 from gateway.settings import Settings
@@ -150,8 +151,8 @@ async def test_a_key_of_the_store_is_named_by_its_id(keyed, written):
 
 
 def test_of_many_failures_of_one_kind_some_are_written_and_the_rest_counted():
-    now = 100.0
-    few = FewRepeats(clock=lambda: now)
+    clock = Clock()
+    few = FewRepeats(clock=clock.elapsed_s)
 
     def is_written(error, *, level=logging.ERROR, exc_info=None):
         record = logging.LogRecord("gateway", level, "", 0, "%s failed: %s", ("POST", error), exc_info)
@@ -165,9 +166,9 @@ def test_of_many_failures_of_one_kind_some_are_written_and_the_rest_counted():
         None,
     )
     assert is_written(ValueError("no error"), level=logging.INFO) == (True, None)
-    now += REPEATS_S
+    clock.pass_by(seconds=REPEATS_S)
     assert is_written(ValueError("later")) == (True, 3)
-    now += REPEATS_S
+    clock.pass_by(seconds=REPEATS_S)
     assert is_written(ValueError("much later")) == (True, None)
 
 

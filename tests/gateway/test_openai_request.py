@@ -184,7 +184,6 @@ REFUSALS = [
     ({"continue_final_message": True}, "continue_final_message"),
     ({"extra_body": {"toolset": "weather"}}, "extra_body"),
     ({"extra_headers": {"X-Toolset": "weather"}}, "extra_headers"),
-    ({"modalities": ["audio"]}, "modalities"),
     *(({name: "x"}, name) for name in RULES.refused),
     ({"top_k": -2}, "top_k"),
     ({"repetition_penalty": 0}, "repetition_penalty"),
@@ -209,7 +208,6 @@ REFUSALS = [
     ({"temperature": "hot"}, "temperature"),
     ({"top_p": -0.1}, "top_p"),
     ({"presence_penalty": 3}, "presence_penalty"),
-    ({"n": 0}, "n"),
     ({"n": True}, "n"),
     ({"seed": 1.5}, "seed"),
     ({"seed": 2**64}, "seed"),
@@ -239,7 +237,6 @@ REFUSALS = [
     ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"stream": True, "stream_options": {"include_usages": True}}, "stream_options.include_usages"),
     ({"stream": "yes"}, "stream"),
-    ({"tool_choice": "some"}, "tool_choice"),
     ({"tool_choice": {"type": "mcp", "name": "f"}}, "tool_choice.type"),
     ({"tool_choice": {"type": "function"}}, "tool_choice.function"),
     (
