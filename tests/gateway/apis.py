@@ -1,9 +1,11 @@
 """The APIs of models as their clients ask them: the least request of each, and its answers, whole or streamed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sse import events_of, named_events_of
+from httpx import Response
+from sse import ended_events_of, named_events_of, numbered_events_of
 
 USER = {"role": "user", "content": "Hi"}
 TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -16,7 +18,7 @@ class API:
 
     url: str
     least: dict[str, Any]
-    has_named_events: bool = False
+    read_events: Callable[[Response], list[dict[str, Any]]]
 
     @property
     def __name__(self):
@@ -34,15 +36,7 @@ class API:
 
     async def stream(self, client, **fields):
         """The events of a stream, whose form is checked."""
-        response = await client.post(self.url, json=self.body(stream=True, **fields))
-        if self.has_named_events:
-            events = named_events_of(response)
-            assert [event.get("sequence_number", n) for n, event in enumerate(events)] == [
-                *range(len(events))
-            ]
-            return events
-        assert response.text.endswith("data: [DONE]\n\n"), response.text
-        return events_of(response)
+        return self.read_events(await client.post(self.url, json=self.body(stream=True, **fields)))
 
     async def refusal(self, client, **fields):
         """The error of a request that is a mistake of the client."""
@@ -51,7 +45,7 @@ class API:
         return response.json()["error"]
 
 
-CHAT = API("/v1/chat/completions", {"messages": [USER]})
-COMPLETIONS = API("/v1/completions", {"prompt": "Once"})
-MESSAGES = API("/v1/messages", {"messages": [USER], "max_tokens": 50}, has_named_events=True)
-RESPONSES = API("/v1/responses", {"input": "Hi"}, has_named_events=True)
+CHAT = API("/v1/chat/completions", {"messages": [USER]}, ended_events_of)
+COMPLETIONS = API("/v1/completions", {"prompt": "Once"}, ended_events_of)
+MESSAGES = API("/v1/messages", {"messages": [USER], "max_tokens": 50}, named_events_of)
+RESPONSES = API("/v1/responses", {"input": "Hi"}, numbered_events_of)
