@@ -48,20 +48,7 @@ _TEMPLATE = r"""
 """A short one, so that most of a small context is left to the answer."""
 _MARKER = re.compile(r"<[^<>\n ]+>|\[[A-Z_]+\]|</?\uff5cDSML\uff5c[^<>\n\"]*")
 _WORDS = (
-    "the",
-    "of",
-    "to",
-    "it",
-    "is",
-    "on",
-    "red",
-    "one",
-    "place",
-    "day",
-    "pay",
-    "2024-01-02",
-    "0.5",
-    "true",
+    *("the", "of", "to", "it", "is", "on", "red", "one", "place", "day", "pay", "2024-01-02", "0.5", "true"),
 )
 SECRET = b"0123456789abcdef"
 CLOSING = ('"', '"}', '"]', "]", "}", "}}", ", ", '", "', "\n")

@@ -182,7 +182,7 @@ class ParticleMachine(Machine):
                 Sampling(temperature=1),
                 client_id=client_id,
                 seed=draw_seed(5, number),
-                matcher=Forked(seconds, self.clocks),
+                matcher=Forked(seconds, self.clock),
                 weight=Weight(3),
             )
 
@@ -196,7 +196,7 @@ class Forked(SlowMatcher):
     """A slow matcher whose copies are slow, too."""
 
     def fork(self):
-        twin = Forked(self.seconds, self.clocks)
+        twin = Forked(self.seconds, self.clock)
         twin.matcher = self.matcher.fork()
         return twin
 
