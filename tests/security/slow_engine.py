@@ -50,9 +50,7 @@ class Machine:
 
     def __init__(self, max_batch=8):
         self.clock = Clock()
-        settings = EngineSettings(
-            page_size=4, num_pages=4096, max_batch=max_batch, max_batch_tokens=64
-        )
+        settings = EngineSettings(page_size=4, num_pages=4096, max_batch=max_batch, max_batch_tokens=64)
         self.runner = TimedRunner(settings, self.clock)
         self.engine = Engine(self.runner, VOCABULARY, settings, context_length=4000)
         slow = self.engine.scheduler.slow
