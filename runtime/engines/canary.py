@@ -1,20 +1,24 @@
 """The canary: a few short requests that show whether an engine constrains outputs by our grammars.
 
-It runs before an engine gets its first request, after an outage, and every few minutes. All its requests have
-a bias of 100 towards one letter. An engine that applies the masks writes a call nonetheless. Wherever a mask
-is missing, the engine writes that letter. If a model may think before its call, the prompt ends with the
-beginning of the call, because a thought of that letter would have no end. The canary checks that:
+It runs before an engine gets its first request, after an outage, and every few minutes. Its grammars admit
+only calls with words that no model knows: digests of the gateway's secret. An engine that applies the masks
+writes them. Wherever a mask is missing, the model writes something else. Requests without a grammar may write
+one letter only, which none of the calls begins with. If a model may think before its call, the prompt ends
+with the beginning of the call, because a thought may be long. No request has a `logit_bias` where that can be
+avoided: a vLLM that speculates refuses it. The canary checks that:
 
 - the echoed prompt and the token ids are those of this vocabulary;
 - the plugin runs: the sentence of an engine without it does not come;
-- in two calls with two grammars in one batch, every token is allowed by its grammar; if the engine applies
-  guards, the first string is filled with the letter up to its `maxLength`, where a guard has to end it;
+- in two calls with two grammars in one batch, every token is allowed by its grammar; one of them repeats its
+  word, so that an engine which speculates by earlier text drafts tokens, and has to refuse the last of them;
+- if the engine applies guards, a string has the exact length that only a guard knows;
 - a request without a grammar in the same batch is not masked, and gets exactly `max_tokens` tokens;
 - a call begins soon after that request ended: an engine where grammars get stuck is not only full;
 - a request whose client leaves is aborted: the engine no longer computes it.
 """
 
 import asyncio
+import hmac
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 
@@ -32,35 +36,47 @@ from runtime.text.tokenizer import LoadedTokenizer
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LETTERS = (b"a", b"e", b"A", b"x")
-"""The letter of the bias: the first that is a token."""
+"""The letter of prompts and of requests without a grammar: the first that is a token."""
 MAX_TOKENS = 200
 NUM_UNMASKED = 5
 TIMEOUT_S = 60.0
 CALL_S = 30.0
 """After the end of the request without a grammar, the first token of a call may take so long."""
-MAX_LENGTH = 24
+NUM_CHARACTERS = 24
+"""The exact length of a string that a guard counts."""
 NUM_LOOKS, LOOK_S = 50, 0.1
 """How often, and with how many seconds between, the canary looks whether an aborted request is gone."""
 _NOT_ABORTED = "goes on with requests whose client has left"
 
 
-def _tool(name: str, parameter: str, schema: Mapping[str, object]) -> Tool:
-    closed = {"type": "object", "required": [parameter], "additionalProperties": False}
-    return Tool(name, "Nothing", {**closed, "properties": {parameter: schema}})
+_GUARDED = {"type": "string", "minLength": NUM_CHARACTERS, "maxLength": NUM_CHARACTERS}
 
 
-_OTHER = _tool("callgate_other", "number", {"type": "integer", "minimum": 10, "maximum": 99})
-_TOOLS = (_tool("callgate_canary", "text", {"type": "string", "maxLength": MAX_LENGTH}), _OTHER)
-_UNGUARDED_TOOLS = (_tool("callgate_canary", "text", {"enum": ["a canary", "\u00fcber"]}), _OTHER)
+def _tool(name: str, parameters: Mapping[str, Mapping[str, object]]) -> Tool:
+    required = {"type": "object", "required": [*parameters], "additionalProperties": False}
+    return Tool(name, "Nothing", {**required, "properties": parameters})
+
+
+def canary_tools(secret: bytes, *, has_guards: bool) -> tuple[Tool, Tool]:
+    """Two tools, each with a word of its own. All gateways with this secret have the same."""
+    digest = hmac.digest(secret, b"words of the canary", "sha256").hex()
+    one, other = {"const": digest[:12]}, {"const": digest[12:24]}
+    return (
+        _tool("callgate_canary", {"word": one} | ({"text": _GUARDED} if has_guards else {})),
+        _tool("callgate_other", {"word": other, "again": other}),
+    )
 
 
 class Canary:
-    """Checks engines of one model."""
+    """Checks engines of one model; its words are made from the secret."""
 
-    def __init__(self, loaded: LoadedTokenizer, grammars: GrammarCache, sent_grammars: SentGrammars) -> None:
+    def __init__(
+        self, loaded: LoadedTokenizer, grammars: GrammarCache, sent_grammars: SentGrammars, secret: bytes
+    ) -> None:
         self._loaded = loaded
         self._grammars = grammars
         self._sent = sent_grammars
+        self._tools = canary_tools(secret, has_guards=sent_grammars.applies_guards)
         self._token_bytes = TokenBytes(loaded.vocabulary)
         self._not_aborted: set[str] = set()
         """Engines that went on with an abandoned request when this was last checked, and may still do so."""
@@ -74,8 +90,7 @@ class Canary:
         Raises:
             EngineFault: the engine must not be used; the message says what it did.
         """
-        tools = _TOOLS if self._sent.applies_guards else _UNGUARDED_TOOLS
-        grammars = [await self._grammar(tool) for tool in tools]
+        grammars = [await self._grammar(tool) for tool in self._tools]
         has_begun = asyncio.Event()
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -137,8 +152,8 @@ class Canary:
             raise EngineBroke(
                 client.name, f"wrote {more_or_fewer} tokens than the {NUM_UNMASKED} it was asked for"
             )
-        if ids[0] != self._letter_id:
-            reason = "wrote under a mask in a request that has none, or ignores logit_bias"
+        if set(ids) != {self._letter_id}:
+            reason = "wrote under a mask in a request that has none, or other tokens than it was told to"
             raise EngineBroke(client.name, reason)
         try:
             async with asyncio.timeout(CALL_S):
@@ -178,13 +193,13 @@ class Canary:
         prompt_ids = [*([self._letter_id] * 8), *begun_ids]
         if model.context_length is not None:  # engines refuse a request for more
             max_tokens = max(1, min(max_tokens, model.context_length - len(prompt_ids)))
-        sampling = Sampling(temperature=0.0, logit_bias={self._letter_id: 100.0})
         request = CompletionRequest(
             model_id=model.model_id,
             prompt_ids=prompt_ids,
             max_tokens=max_tokens,
-            sampling=sampling,
+            sampling=Sampling(temperature=0.0),
             grammar=grammar,
+            only_id=self._letter_id if grammar is None else None,
             repeats_prompt=True,
         )
         has_echo = not client.repeats_prompts

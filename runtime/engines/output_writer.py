@@ -44,10 +44,7 @@ from toolspecs.fairness.fair_threads import FairThreads
 MAX_IDLE = 8
 """How many requests in a row may bring no token before the closer completes an output."""
 MAX_ALLOWED = 256
-"""Where a token was refused, the engine is sent the allowed ones, or if there are more, a bias against those
-refused."""
-REFUSED_BIAS = -100.0
-"""What tokens that were refused or left out are biased by."""
+"""Where a token was refused, the engine is sent the allowed ones, or if there are more, those refused."""
 MAX_TRIES = 2
 """How many engines may break off before an output fails."""
 NUM_VERIFYING_THREADS = 4
@@ -193,18 +190,19 @@ class OutputWriter:
     def _completion_request(self, model_id: str, output: VerifiedOutput) -> CompletionRequest:
         """The request to an engine: for the rest, or for one token if it wrote one that may not stand here.
 
-        It has a bias against that one, and against markers that were left out.
+        That one and markers that were left out are unwanted; a mark says so itself.
         """
         is_single = bool(output.refused_ids) and not self._grammars.applies_guards
         allowed = output.position.allowed_ids(MAX_ALLOWED) if is_single else ()
         grammar = None if allowed else self._grammars.of_output(output)
         completion_request = self._builder.build(model_id, output, grammar)
-        unwanted = [*output.left_out_ids, *(output.refused_ids if is_single else ())]
-        bias = {**completion_request.sampling.logit_bias, **dict.fromkeys(unwanted, REFUSED_BIAS)}
-        sampling = replace(completion_request.sampling, logit_bias=bias)
+        if self._grammars.applies_guards:
+            return completion_request
+        unwanted = (*output.left_out_ids, *(output.refused_ids if is_single else ()))
+        completion_request = replace(completion_request, unwanted_ids=unwanted)
         if not is_single:
-            return replace(completion_request, sampling=sampling)
-        return replace(completion_request, max_tokens=1, allowed_ids=allowed, sampling=sampling)
+            return completion_request
+        return replace(completion_request, max_tokens=1, allowed_ids=allowed)
 
     async def _deliver_end(
         self,

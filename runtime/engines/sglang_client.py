@@ -198,8 +198,8 @@ def sglang_body(request: CompletionRequest) -> dict[str, Any]:
     }
     if sampling.seed is not None:
         parameters["sampling_seed"] = sampling.seed
-    if sampling.logit_bias:
-        parameters["logit_bias"] = {str(token_id): value for token_id, value in sampling.logit_bias.items()}
+    if request.logit_bias:
+        parameters["logit_bias"] = {str(token_id): value for token_id, value in request.logit_bias.items()}
     if request.grammar is not None:
         parameters["ebnf"] = request.grammar
     body: dict[str, Any] = {

@@ -373,7 +373,7 @@ async def test_a_canary_that_fails_while_it_is_stopped_is_stopped(text, num_turn
     grammars = GrammarCache(None, secret=SECRET)
     sent = MarkedGrammars(SECRET, TokenBytes(text.vocabulary), PublishedGrammars())
     sent.start(grammars)
-    canary = Canary(text, grammars, sent)
+    canary = Canary(text, grammars, sent, SECRET)
     checking = asyncio.create_task(canary.check(Failing(), ServedModel("m", None)))
     await until(lambda: len(asyncio.all_tasks()) > 3)
     fails.set()
