@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from compiler.vocabulary import Vocabulary
 from runtime.engines.client import (
+    FULL,
     MAX_ALTERNATIVES,
     MAX_TOKENS,
     NO_HEADERS,
@@ -26,11 +27,12 @@ from runtime.engines.client import (
     EngineChunk,
     HttpEngineClient,
     engine_message,
+    error_code,
     join_chunks,
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.event_stream import EventLimits, read_in_turn
-from runtime.errors import EngineBroke, EngineRefused
+from runtime.errors import EngineBroke, EngineFull, EngineRefused
 from runtime.written_token import SampledToken
 from toolspecs.resolved_types import resolved
 
@@ -153,6 +155,8 @@ class VllmClient(HttpEngineClient):
     def _chunk(self, data: bytes) -> EngineChunk:
         event = msgspec.json.decode(data, type=resolved(_Event))
         if event.error is not None:
+            if error_code(event.error) in FULL:
+                raise EngineFull(self.name, f"has no room for the request: {engine_message(event.error)}")
             raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
         if not event.choices:
             details = event.usage.prompt_tokens_details if event.usage else None

@@ -160,6 +160,7 @@ class StandIn(EngineStandIn):
     is_healthy: bool = True
     is_paused: bool = False
     status: int = 200
+    retry_after: str = ""
     writes: dict = field(default_factory=dict)
     num_faults: int = 10**9
     num_cached: int | None = None
@@ -204,7 +205,13 @@ class StandIn(EngineStandIn):
     async def complete(self, body, receive, send):
         self.bodies.append(body)
         if self.status != 200:
-            await answer(send, {"error": {"message": "told to fail", "code": self.status}}, self.status)
+            error = {"error": {"message": "told to fail", "code": self.status}}
+            if self.status == 503:  # where a vLLM has no room for a request, it says so in the stream
+                await send(head("text/event-stream"))
+                await event(send, error)
+                await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+            else:
+                await answer(send, error, self.status, retry_after=self.retry_after)
             return
         if self.speculates and (body.get("logit_bias") or (body["min_p"] and body["temperature"])):
             message = "The min_p and logit_bias sampling parameters are not yet supported with speculative decoding."
@@ -374,13 +381,16 @@ async def left(receive):
         pass
 
 
-def head(kind, status=200):
-    return {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind.encode())]}
+def head(kind, status=200, retry_after=""):
+    headers = [(b"content-type", kind.encode())]
+    if retry_after:
+        headers.append((b"retry-after", retry_after.encode()))
+    return {"type": "http.response.start", "status": status, "headers": headers}
 
 
-async def answer(send, content, status=200):
+async def answer(send, content, status=200, *, retry_after=""):
     body = content if isinstance(content, str) else json.dumps(content)
-    await send(head("application/json", status))
+    await send(head("application/json", status, retry_after))
     await send({"type": "http.response.body", "body": body.encode()})
 
 
