@@ -164,7 +164,9 @@ class OutputWriter:
                 if output.is_finished:
                     break
                 failed.add(replica, fault)
-                if not isinstance(fault, EngineFull):
+                if isinstance(fault, EngineFull):
+                    output.not_taken()
+                else:
                     await self._grammars.publish(output.request, is_again=True)
             if output.is_refused:
                 replica.refused_token(is_expected=not self._grammars.applies_guards)

@@ -215,7 +215,11 @@ class FullForAWhile(StockStandIn):
 
 
 async def test_an_answer_that_has_begun_waits_for_room(text, monkeypatch):
-    """Without the plugin, a call takes two requests: its header, and then the rest."""
+    """Without the plugin, a call takes two requests: its header, and then the rest.
+
+    A request that was not taken is none that brought no token: after some of these the closer ends an answer.
+    """
+    monkeypatch.setattr("runtime.engines.output_writer.MAX_IDLE", 0)
     stand_in = FullForAWhile(text)
     async with remote_over(text, stand_in) as remote:
         lookup = await remote.grammar(parallel=False)
@@ -223,7 +227,7 @@ async def test_an_answer_that_has_begun_waits_for_room(text, monkeypatch):
         stand_in.num_refusals = 2
         calls, end = await answer_of(remote, remote.request(lookup, temperature=0.0))
         assert len(calls) == 1
-        assert end.stats.num_refused_tokens == 0
+        assert (end.stats.num_refused_tokens, end.closed_by) == (0, None)
         assert stand_in.num_refusals == 0
         stand_in.bodies.clear()
         stand_in.num_refusals = 3
