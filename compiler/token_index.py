@@ -45,6 +45,15 @@ class SparseMask:
         """Allow these ids in the row too."""
         row[self.words] |= self.values
 
+    def leave_out(self, row: Row) -> None:
+        """Forbid these ids in the row, unless it allows no others."""
+        if not self.words.size:
+            return
+        before = row[self.words]
+        row[self.words] &= ~self.values
+        if not row.any():
+            row[self.words] = before
+
 
 class TokenIndex:
     """The distinct spellings of tokens in byte order, each with the ids that share it; without unused ids."""

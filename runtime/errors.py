@@ -16,6 +16,7 @@ RuntimeFault
 │   ├── EngineRefused   it refuses the request, as every other replica would
 │   ├── EngineBroke     it broke off, stalled or failed; another replica may answer
 │   │   ├── EngineUnreachable  there is no connection to it
+│   │   ├── EngineFull         it has no room for the request; try again after `retry_after_s`
 │   │   └── CanaryUnfinished   it did not finish the canary in time
 │   ├── PluginMissing   it runs without our grammars
 │   └── NoEngine        none of a model's engines takes requests now
@@ -203,11 +204,24 @@ class EngineUnreachable(EngineBroke):
     """There is no connection to an engine."""
 
 
-class CanaryUnfinished(EngineBroke):
-    """An engine did not finish the canary within `seconds`; a full one may have had others to answer."""
+class EngineFull(EngineBroke):
+    """An engine, or a proxy before it, has no room for a request; try again after `retry_after_s` seconds."""
 
-    def __init__(self, engine: str, seconds: float) -> None:
-        super().__init__(engine, f"did not finish the canary in {seconds:.0f} s")
+    def __init__(self, engine: str, reason: str, retry_after_s: float = 1.0) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(engine, reason)
+
+
+class CanaryUnfinished(EngineBroke):
+    """An engine did not finish the canary within `seconds`; a full one may have had others to answer.
+
+    `num_running`: how many requests it says that it computes.
+    """
+
+    def __init__(self, engine: str, seconds: float, num_running: int | None) -> None:
+        why = f": perhaps it is full; the requests that it says it computes: {num_running}"
+        reason = f"did not finish the canary in {seconds:.0f} s"
+        super().__init__(engine, f"{reason}{why if num_running else ''}")
 
 
 class PluginMissing(EngineFault):

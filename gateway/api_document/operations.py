@@ -66,6 +66,7 @@ PROMPTING: Errors = (
     runtime.NoEngine,
     runtime.EngineFault,
     runtime.EngineRefused,
+    runtime.EngineFull,
     runtime.PluginMissing,
 )
 GENERATING: Errors = (

@@ -80,6 +80,7 @@ def _try_again_after(
     | compiler.CompilerOverloaded
     | runtime.Overloaded
     | runtime.NoEngine
+    | runtime.EngineFull
     | runtime.GrammarNotStored,
 ) -> Details:
     return Details(headers={"Retry-After": str(max(1, math.ceil(error.retry_after_s)))})

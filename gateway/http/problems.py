@@ -114,6 +114,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     runtime.DeadlineExceeded: (504, "deadline_exceeded"),
     runtime.EngineFault: (502, "engine_failed"),
     runtime.EngineRefused: (502, "engine_refused"),
+    runtime.EngineFull: (429, "engine_full"),
     runtime.PluginMissing: (502, "plugin_missing"),
     runtime.NoEngine: (503, "no_engine"),
     runtime.GrammarNotStored: (503, "store_unavailable"),

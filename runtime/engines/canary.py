@@ -1,22 +1,28 @@
 """The canary: a few short requests that show whether an engine constrains outputs by our grammars.
 
-It runs before an engine gets its first request, after an outage, and every few minutes. All its requests have
-a bias of 100 towards one letter. An engine that applies the masks writes a call nonetheless. Wherever a mask
-is missing, the engine writes that letter. If a model may think before its call, the prompt ends with the
-beginning of the call, because a thought of that letter would have no end. The canary checks that:
+It runs before an engine gets its first request, after an outage, and every few minutes. Its grammars admit
+only calls with words that no model knows: digests of the gateway's secret. An engine that applies the masks
+writes them. Wherever a mask is missing, the model writes something else. Requests without a grammar may write
+one letter only, which none of the calls begins with. If a model may think before its call, the prompt ends
+with the beginning of the call, because a thought may be long. No request has a `logit_bias` where that can be
+avoided: a vLLM that speculates refuses it. The canary checks that:
 
 - the echoed prompt and the token ids are those of this vocabulary;
 - the plugin runs: the sentence of an engine without it does not come;
-- in two calls with two grammars in one batch, every token is allowed by its grammar; if the engine applies
-  guards, the first string is filled with the letter up to its `maxLength`, where a guard has to end it;
+- in two calls with two grammars in one batch, every token is allowed by its grammar; one of them repeats its
+  word, so that an engine which speculates by earlier text drafts tokens, and has to refuse the last of them;
+- if the engine applies guards, a string has the exact length that only a guard knows;
 - a request without a grammar in the same batch is not masked, and gets exactly `max_tokens` tokens;
-- a call begins soon after that request ended: an engine where grammars get stuck is not only full;
+- a call begins soon after that request ended: an engine where grammars get stuck is not only full. A request
+  that the engine refuses for want of room is sent again until the canary's time is over;
 - a request whose client leaves is aborted: the engine no longer computes it.
 """
 
 import asyncio
+import hmac
+import math
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.constraint import Constraint
@@ -25,42 +31,55 @@ from compiler.output_parts import CallStart
 from runtime.engines.client import EngineChunk, EngineClient, ServedModel
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.sent_grammars import SentGrammars
-from runtime.errors import CanaryUnfinished, EngineBroke, PluginMissing
+from runtime.errors import CanaryUnfinished, EngineBroke, EngineFault, EngineFull, PluginMissing
 from runtime.request import Sampling
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import LoadedTokenizer
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LETTERS = (b"a", b"e", b"A", b"x")
-"""The letter of the bias: the first that is a token."""
+"""The letter of prompts and of requests without a grammar: the first that is a token."""
 MAX_TOKENS = 200
 NUM_UNMASKED = 5
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
+"""The canary may take as long as a client's request waits for a token (`WatchSettings.stall_s`)."""
 CALL_S = 30.0
 """After the end of the request without a grammar, the first token of a call may take so long."""
-MAX_LENGTH = 24
+NUM_CHARACTERS = 24
+"""The exact length of a string that a guard counts."""
 NUM_LOOKS, LOOK_S = 50, 0.1
 """How often, and with how many seconds between, the canary looks whether an aborted request is gone."""
 _NOT_ABORTED = "goes on with requests whose client has left"
 
 
-def _tool(name: str, parameter: str, schema: Mapping[str, object]) -> Tool:
-    closed = {"type": "object", "required": [parameter], "additionalProperties": False}
-    return Tool(name, "Nothing", {**closed, "properties": {parameter: schema}})
+_GUARDED = {"type": "string", "minLength": NUM_CHARACTERS, "maxLength": NUM_CHARACTERS}
 
 
-_OTHER = _tool("callgate_other", "number", {"type": "integer", "minimum": 10, "maximum": 99})
-_TOOLS = (_tool("callgate_canary", "text", {"type": "string", "maxLength": MAX_LENGTH}), _OTHER)
-_UNGUARDED_TOOLS = (_tool("callgate_canary", "text", {"enum": ["a canary", "\u00fcber"]}), _OTHER)
+def _tool(name: str, parameters: Mapping[str, Mapping[str, object]]) -> Tool:
+    required = {"type": "object", "required": [*parameters], "additionalProperties": False}
+    return Tool(name, "Nothing", {**required, "properties": parameters})
+
+
+def canary_tools(secret: bytes, *, has_guards: bool) -> tuple[Tool, Tool]:
+    """Two tools, each with a word of its own. All gateways with this secret have the same."""
+    digest = hmac.digest(secret, b"words of the canary", "sha256").hex()
+    one, other = {"const": digest[:12]}, {"const": digest[12:24]}
+    return (
+        _tool("callgate_canary", {"word": one} | ({"text": _GUARDED} if has_guards else {})),
+        _tool("callgate_other", {"word": other, "again": other}),
+    )
 
 
 class Canary:
-    """Checks engines of one model."""
+    """Checks engines of one model; its words are made from the secret."""
 
-    def __init__(self, loaded: LoadedTokenizer, grammars: GrammarCache, sent_grammars: SentGrammars) -> None:
+    def __init__(
+        self, loaded: LoadedTokenizer, grammars: GrammarCache, sent_grammars: SentGrammars, secret: bytes
+    ) -> None:
         self._loaded = loaded
         self._grammars = grammars
         self._sent = sent_grammars
+        self._tools = canary_tools(secret, has_guards=sent_grammars.applies_guards)
         self._token_bytes = TokenBytes(loaded.vocabulary)
         self._not_aborted: set[str] = set()
         """Engines that went on with an abandoned request when this was last checked, and may still do so."""
@@ -74,18 +93,17 @@ class Canary:
         Raises:
             EngineFault: the engine must not be used; the message says what it did.
         """
-        tools = _TOOLS if self._sent.applies_guards else _UNGUARDED_TOOLS
-        grammars = [await self._grammar(tool) for tool in tools]
-        has_begun = asyncio.Event()
+        grammars = [await self._grammar(tool) for tool in self._tools]
+        calls = _Calls()
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await _all_good(
-                    *(self._check_call(client, model, grammar, has_begun) for grammar in grammars),
-                    self._check_text(client, model, has_begun),
+                    *(self._check_call(client, model, grammar, calls) for grammar in grammars),
+                    self._check_text(client, model, calls),
                 )
                 await self._check_abort(client, model)
         except TimeoutError as error:
-            raise CanaryUnfinished(client.name, TIMEOUT_S) from error
+            raise CanaryUnfinished(client.name, TIMEOUT_S, await _num_running(client)) from error
 
     async def _grammar(self, tool: Tool) -> GrammarLookup:
         """The grammar of one call of a tool, stored where the engine reads it."""
@@ -100,18 +118,19 @@ class Canary:
         return cached
 
     async def _check_call(
-        self, client: EngineClient, model: ServedModel, lookup: GrammarLookup, has_begun: asyncio.Event
+        self, client: EngineClient, model: ServedModel, lookup: GrammarLookup, calls: "_Calls"
     ) -> None:
-        """Check that a call follows its grammar; its first token sets `has_begun`."""
+        """Check that a call follows its grammar."""
         matcher = lookup.grammar.matcher()
         begun_ids = _begun_ids(lookup.grammar, matcher)
         grammar = self._sent.of_lookup(lookup, begun_ids)
         plugin_watch = self._sent.watch()
         num_written = 0
-        async with aclosing(self._chunks(client, model, MAX_TOKENS, grammar, begun_ids)) as chunks:
+        answer = self._chunks(client, model, MAX_TOKENS, grammar, begun_ids, calls=calls)
+        async with aclosing(answer) as chunks:
             async for chunk in chunks:
                 if chunk.tokens:
-                    has_begun.set()
+                    calls.note_begun()
                 is_last = chunk.finish_reason is not None
                 tokens = plugin_watch.passed(chunk.tokens, is_last=is_last) if plugin_watch else chunk.tokens
                 for token in tokens:
@@ -124,7 +143,7 @@ class Canary:
         if not matcher.is_completed():
             raise EngineBroke(client.name, f"ended a call after {num_written} tokens, before it was complete")
 
-    async def _check_text(self, client: EngineClient, model: ServedModel, has_begun: asyncio.Event) -> None:
+    async def _check_text(self, client: EngineClient, model: ServedModel, calls: "_Calls") -> None:
         """Check the request without a grammar, and that a call begins soon after it."""
         ids: list[int] = []
         async with aclosing(self._chunks(client, model, NUM_UNMASKED, None)) as chunks:
@@ -137,15 +156,13 @@ class Canary:
             raise EngineBroke(
                 client.name, f"wrote {more_or_fewer} tokens than the {NUM_UNMASKED} it was asked for"
             )
-        if ids[0] != self._letter_id:
-            reason = "wrote under a mask in a request that has none, or ignores logit_bias"
+        if set(ids) != {self._letter_id}:
+            reason = "wrote under a mask in a request that has none, or other tokens than it was told to"
             raise EngineBroke(client.name, reason)
-        try:
-            async with asyncio.timeout(CALL_S):
-                await has_begun.wait()
-        except TimeoutError as error:
+        calls.give_time()
+        if not await calls.wait():
             reason = f"answers without a grammar, but began no answer with one in {CALL_S:.0f} s"
-            raise EngineBroke(client.name, reason) from error
+            raise EngineBroke(client.name, reason)
 
     async def _check_abort(self, client: EngineClient, model: ServedModel) -> None:
         """Check that an abandoned request ends; only an engine with nothing else to do shows this.
@@ -174,31 +191,85 @@ class Canary:
         max_tokens: int,
         grammar: str | None,
         begun_ids: Sequence[int] = (),
+        *,
+        calls: "_Calls | None" = None,
     ) -> AsyncGenerator[EngineChunk, None]:
+        """The chunks of a request, which is sent again while the engine has no room for it.
+
+        If it is one of the `calls`, they then have more time.
+        """
         prompt_ids = [*([self._letter_id] * 8), *begun_ids]
         if model.context_length is not None:  # engines refuse a request for more
             max_tokens = max(1, min(max_tokens, model.context_length - len(prompt_ids)))
-        sampling = Sampling(temperature=0.0, logit_bias={self._letter_id: 100.0})
         request = CompletionRequest(
             model_id=model.model_id,
             prompt_ids=prompt_ids,
             max_tokens=max_tokens,
-            sampling=sampling,
+            sampling=Sampling(temperature=0.0),
             grammar=grammar,
+            only_id=self._letter_id if grammar is None else None,
             repeats_prompt=True,
         )
-        has_echo = not client.repeats_prompts
-        async with client.completion(request) as chunks:
-            async for chunk in chunks:
-                if chunk.prompt_ids is not None:
-                    has_echo = True
-                    if list(chunk.prompt_ids) != prompt_ids:
-                        raise EngineBroke(
-                            client.name, "computed another prompt than the token ids it was sent"
-                        )
-                yield chunk
-        if not has_echo:
-            raise EngineBroke(client.name, "does not repeat the token ids of the prompt")
+        has_begun = is_whole = False
+        while not is_whole:
+            try:
+                async with aclosing(_chunks_of(client, request)) as chunks:
+                    async for chunk in chunks:
+                        has_begun |= bool(chunk.tokens)
+                        yield chunk
+                is_whole = True
+            except EngineFull as fault:
+                if has_begun:
+                    raise
+                if calls is not None:
+                    calls.give_time()
+                await asyncio.sleep(fault.retry_after_s)
+
+
+class _Calls:
+    """Whether the engine has begun one of the canary's calls, and until when it should have."""
+
+    def __init__(self) -> None:
+        self._has_begun = asyncio.Event()
+        self._ends_at = -math.inf
+
+    def note_begun(self) -> None:
+        """A token of a call came."""
+        self._has_begun.set()
+
+    def give_time(self) -> None:
+        """From now on, a call should begin soon."""
+        self._ends_at = asyncio.get_running_loop().time() + CALL_S
+
+    async def wait(self) -> bool:
+        """Wait until a call has begun; False if none has in time."""
+        now = asyncio.get_running_loop().time
+        while not self._has_begun.is_set() and (left_s := self._ends_at - now()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._has_begun.wait()
+        return self._has_begun.is_set()
+
+
+async def _chunks_of(client: EngineClient, request: CompletionRequest) -> AsyncGenerator[EngineChunk, None]:
+    """The chunks of a completion whose first repeats the prompt, if the client's engines do that."""
+    has_echo = not client.repeats_prompts
+    async with client.completion(request) as chunks:
+        async for chunk in chunks:
+            if chunk.prompt_ids is not None:
+                has_echo = True
+                if list(chunk.prompt_ids) != list(request.prompt_ids):
+                    raise EngineBroke(client.name, "computed another prompt than the token ids it was sent")
+            yield chunk
+    if not has_echo:
+        raise EngineBroke(client.name, "does not repeat the token ids of the prompt")
+
+
+async def _num_running(client: EngineClient) -> int | None:
+    """How many requests the engine says that it computes, if it says so."""
+    with suppress(EngineFault):
+        return await client.num_running()
+    return None
 
 
 def _begun_ids(grammar: Constraint, matcher: Matcher) -> tuple[int, ...]:

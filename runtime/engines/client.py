@@ -4,6 +4,7 @@ An answer is streamed. Leaving the stream closes its connection, and the engine 
 """
 
 import asyncio
+import re
 import reprlib
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ import msgspec
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.engine_transport import engine_transport
 from runtime.engines.event_stream import LONG_BYTES, EventLimits, event_data, read_pieces
-from runtime.errors import EngineBroke, EngineFault, EngineRefused, EngineUnreachable
+from runtime.errors import EngineBroke, EngineFault, EngineFull, EngineRefused, EngineUnreachable
 from runtime.written_token import SampledToken
 from toolspecs.errors import TooManyValues
 from toolspecs.json_scan import ContentLimits, scan
@@ -38,6 +39,9 @@ _MAX_ERROR_BYTES = 16 * MAX_ERROR_CHARACTERS
 _SHORT = reprlib.Repr()
 """Writes the beginning of an engine's message that is no text."""
 _SHORT.maxstring = _SHORT.maxother = MAX_ERROR_CHARACTERS
+FULL = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
+"""Statuses of engines without room, and of proxies that limit rates. vLLM and SGLang say 503, in a stream."""
+MAX_RETRY_AFTER_S = 60
 MAX_IDLE_S = 2.0
 """How long a connection waits to be used again. vLLM closes it after 5 s, perhaps just as it is used."""
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -161,6 +165,7 @@ class EngineClient(Protocol):
 
         Raises:
             EngineRefused: the engine refuses the request.
+            EngineFull: it has no room for it now.
             EngineBroke: it fails, cannot be reached, or breaks off.
         """
 
@@ -216,7 +221,7 @@ class EngineConnection:
         """An answer about the engine itself, read as `kind`; its status must be a success."""
         answer = await self.get(path)
         if not answer.is_success:
-            raise _refusal(self.name, answer.status_code, answer.content)
+            raise _refusal(self.name, answer, answer.content)
         return await self.decoded(answer, kind)
 
     async def decoded(self, answer: httpx.Response, kind: type[_Answer]) -> _Answer:
@@ -238,6 +243,7 @@ class EngineConnection:
 
         Raises:
             EngineRefused: the engine refuses the request.
+            EngineFull: it has no room for it now.
             EngineBroke: it fails or cannot be reached.
         """
         timeout = httpx.Timeout(None, connect=self._http.timeout.connect)
@@ -251,7 +257,7 @@ class EngineConnection:
             if not answer.is_success:
                 with self.reading():
                     beginning = await _beginning(answer)
-                raise _refusal(self.name, answer.status_code, beginning)
+                raise _refusal(self.name, answer, beginning)
             yield event_data(answer, limits)
         finally:
             await answer.aclose()
@@ -315,18 +321,32 @@ class _NoCookies(CookieJar):
         """Take none."""
 
 
-def _refusal(name: str, status: int, content: bytes) -> EngineFault:
+def _refusal(name: str, answer: httpx.Response, content: bytes) -> EngineFault:
     """The error for an answer with an error status; of a long one, its beginning is told as text."""
+    status = answer.status_code
     error: Any = content[:_MAX_ERROR_BYTES].decode(errors="replace")
     if len(content) <= _MAX_ERROR_BYTES:
         with suppress(msgspec.DecodeError, RecursionError):
             error = msgspec.json.decode(content)
     reason = f"{engine_message(error)} (HTTP {status})"
-    if status in {408, 429} or status >= 500:
+    if status in FULL:
+        return EngineFull(name, f"has no room for the request: {reason}", _retry_after_s(answer.headers))
+    if status == httpx.codes.REQUEST_TIMEOUT or status >= 500:
         return EngineBroke(name, f"cannot answer now: {reason}")
     if status in {401, 403}:
         return EngineBroke(name, f"does not accept the gateway's credentials: {reason}")
     return EngineRefused(name, f"refuses the request: {reason}")
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float:
+    """When to try again: as the engine says in seconds, if that is soon enough to say to a client."""
+    told = headers.get("Retry-After", "")
+    return float(min(max(1, int(told)), MAX_RETRY_AFTER_S)) if re.fullmatch(r"\d{1,9}", told) else 1.0
+
+
+def error_code(error: Any) -> int | None:
+    """The status in an engine's error; None if it has none."""
+    return error.get("code") if isinstance(error, dict) else None
 
 
 def engine_message(error: Any) -> str:

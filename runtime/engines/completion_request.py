@@ -10,6 +10,7 @@ from runtime.engines.verified_output import VerifiedOutput
 from runtime.request import GenerationRequest, Sampling
 
 _LEAST_TOP_P = 1e-6
+_ONLY_BIAS, _UNWANTED_BIAS = 100.0, -100.0
 _IMAGE_END = 200
 """Characters at the end of an image's URL that tell it from others; the whole URL may have megabytes."""
 
@@ -19,9 +20,10 @@ class CompletionRequest:
     """A request to an engine: continue after the token ids, by at most `max_tokens`.
 
     `grammar` is text that the engine reads: a mark or a grammar. With `allowed_ids`, a single token is
-    requested, which must be one of these. Requests with the same `cache_salt` share prefixes in the engine's
-    cache. `images` are data URLs, in the order of their placeholders in the prompt. With `repeats_prompt`,
-    the engine repeats the ids of the prompt.
+    requested, which must be one of these. With `only_id`, the engine writes nothing but this token, although
+    it reads no grammar. It does not write `unwanted_ids` where another token is possible. Requests with the
+    same `cache_salt` share prefixes in the engine's cache. `images` are data URLs, in the order of their
+    placeholders in the prompt. With `repeats_prompt`, the engine repeats the ids of the prompt.
     """
 
     model_id: str
@@ -30,6 +32,8 @@ class CompletionRequest:
     sampling: Sampling
     grammar: str | None = None
     allowed_ids: tuple[int, ...] = ()
+    only_id: int | None = None
+    unwanted_ids: tuple[int, ...] = ()
     num_logprobs: int | None = None
     stop_token_ids: tuple[int, ...] = ()
     min_tokens: int = 0
@@ -41,6 +45,12 @@ class CompletionRequest:
     def top_p(self) -> float:
         """That of the sampling, and never 0, which engines refuse; both keep only the most probable token."""
         return max(self.sampling.top_p, _LEAST_TOP_P)
+
+    @property
+    def logit_bias(self) -> dict[int, float]:
+        """That of the sampling and, for engines that express them so, of the only and the unwanted tokens."""
+        only = {} if self.only_id is None else {self.only_id: _ONLY_BIAS}
+        return {**self.sampling.logit_bias, **dict.fromkeys(self.unwanted_ids, _UNWANTED_BIAS), **only}
 
 
 @dataclass(frozen=True, slots=True)

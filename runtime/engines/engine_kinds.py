@@ -32,7 +32,7 @@ class EngineKind:
 
 
 def _connect_stock(address: EngineAddress, prepared: PreparedVocabulary) -> EngineClient:
-    return VllmClient(address, ending_ids=prepared.vocabulary.stop_ids)
+    return VllmClient(address, vocabulary=prepared.vocabulary)
 
 
 ENGINE_KINDS: Mapping[str, EngineKind] = {

@@ -225,8 +225,8 @@ def llama_body(request: CompletionRequest) -> dict[str, Any]:
     }
     if sampling.seed is not None:
         body["seed"] = sampling.seed & 0xFFFFFFFF
-    if sampling.logit_bias:
-        body["logit_bias"] = [[token_id, value] for token_id, value in sampling.logit_bias.items()]
+    if request.logit_bias:
+        body["logit_bias"] = [[token_id, value] for token_id, value in request.logit_bias.items()]
     if request.allowed_ids:
         body["grammar"] = token_choice(request.allowed_ids)
     elif request.grammar is not None:

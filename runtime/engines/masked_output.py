@@ -14,7 +14,7 @@ import xgrammar as xgr
 from compiler.matcher import Bitmask, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recipe import OwnGrammar
-from compiler.token_index import SparseMask
+from compiler.token_index import Row, SparseMask
 from runtime.engines.request_mark import RequestMark
 
 _MIN_ROWS_FOR_THREADS = 16
@@ -34,8 +34,9 @@ class OutputRefused(ValueError):
 class MaskedOutput:
     """One output; not thread-safe. `num_columns` is the width of the engine's logits.
 
-    `mark` says how the output begins: its `written_ids` are accepted before the engine's first token. A later
-    failure ends this output with an error; it never leaves a row unmasked.
+    `mark` says how the output begins: its `written_ids` are accepted before the engine's first token. No row
+    allows its `left_out_ids` beside other tokens. A later failure ends this output with an error; it never
+    leaves a row unmasked.
 
     Raises:
         OutputRefused: the logits have no column for some tokens of the vocabulary, or the grammar does not
@@ -55,6 +56,7 @@ class MaskedOutput:
         self._num_words = -(-width // 32)
         self._last_word = prepared.index.last_word
         self._stop_ids = prepared.vocabulary.stop_ids
+        self._left_out = SparseMask.of_ids(mark.left_out_ids)
         self.reset()
 
     @property
@@ -132,7 +134,7 @@ class MaskedOutput:
         """Finish a row that xgrammar has filled for `inner_matcher`."""
         try:
             self.matcher.complete_mask(bitmask, row)
-            bitmask[row, -1] &= self._last_word
+            self._finish(bitmask[row])
         except Exception:
             logger.exception(_FAILED)
             self._fail(bitmask, row)
@@ -145,7 +147,11 @@ class MaskedOutput:
 
     def _fill(self, bitmask: Bitmask, row: int) -> None:
         self.matcher.fill_bitmask(bitmask, row)
-        bitmask[row, -1] &= self._last_word
+        self._finish(bitmask[row])
+
+    def _finish(self, row: Row) -> None:
+        row[-1] &= self._last_word
+        self._left_out.leave_out(row)
 
     def _fail(self, bitmask: Bitmask, row: int) -> None:
         self._has_failed = True

@@ -4,6 +4,7 @@ begin      Write the forced text; it goes to the engine with the prompt.
 publish    Make sure that engines can read the grammar.
 ask        Ask an engine to continue, verify each token, and repeat until the output ends:
 - an engine that breaks off is replaced, once;
+- one that has no room is replaced as long as there are others; then an output that has begun waits for room;
 - an engine that leaves the grammar is asked again, a few times;
 - an engine that begins a call for which the budget has no room is asked again without that token;
 - an engine without the plugin is asked again after the header of a call, and for a single allowed token where
@@ -30,6 +31,7 @@ from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
     EngineBroke,
+    EngineFull,
     GrammarTooSlow,
     NoEngine,
     RuntimeFault,
@@ -44,10 +46,9 @@ from toolspecs.fairness.fair_threads import FairThreads
 MAX_IDLE = 8
 """How many requests in a row may bring no token before the closer completes an output."""
 MAX_ALLOWED = 256
-"""Where a token was refused, the engine is sent the allowed ones, or if there are more, a bias against those
-refused."""
-REFUSED_BIAS = -100.0
-"""What tokens that were refused or left out are biased by."""
+"""Where a token was refused, the engine is sent the allowed ones, or if there are more, those refused."""
+MAX_WAIT_S = 120.0
+"""How long an output that has begun waits for room in full engines, together."""
 MAX_TRIES = 2
 """How many engines may break off before an output fails."""
 NUM_VERIFYING_THREADS = 4
@@ -56,6 +57,39 @@ NUM_VERIFYING_THREADS = 4
 _log = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
+
+
+class _FailedTries:
+    """The replicas that failed one output, of which the first `num_forced` tokens are no engine's."""
+
+    def __init__(self, num_forced: int) -> None:
+        self.replicas: dict[Replica, EngineBroke] = {}
+        self._num_forced = num_forced
+        self._num_broken = 0
+        self._waited_s = 0.0
+
+    def add(self, replica: Replica, fault: EngineBroke) -> None:
+        """Note how a replica failed; raises the fault if too many have broken off."""
+        self.replicas[replica] = fault
+        self._num_broken += not isinstance(fault, EngineFull)
+        if self._num_broken >= MAX_TRIES:
+            raise fault
+
+    async def wait_for_room(self, replica: Replica, output: VerifiedOutput) -> None:
+        """Wait if the replica that is next was full, since then no other is left to be asked.
+
+        Raises:
+            EngineFull: the output has not begun, so that its client can try again; or it waited too long.
+        """
+        fault = self.replicas.get(replica)
+        if not isinstance(fault, EngineFull):
+            return
+        if len(output.ids) == self._num_forced or self._waited_s >= MAX_WAIT_S:
+            raise fault
+        self._waited_s += fault.retry_after_s
+        await asyncio.sleep(fault.retry_after_s)
+        for other in [one for one, fault in self.replicas.items() if isinstance(fault, EngineFull)]:
+            del self.replicas[other]
 
 
 class OutputWriter:
@@ -112,27 +146,28 @@ class OutputWriter:
     async def _continue(self, output: VerifiedOutput, affinity: bytes, delivery: ChoiceDelivery) -> None:
         """Have engines continue an output until it ends.
 
-        An engine that breaks off is replaced once, or asked again if there is no other replica. An engine
-        that leaves the grammar is asked again a few times; then the closer completes the output.
+        An engine that breaks off is replaced once, or asked again if there is no other replica. A full one is
+        replaced as long as there are others. An engine that leaves the grammar is asked again a few times;
+        then the closer completes the output.
         """
-        broken: dict[Replica, EngineBroke] = {}
-        num_broken = 0
+        failed = _FailedTries(len(output.ids))
         while not output.is_finished:
-            replica = self._next_replica(output, affinity, broken)
+            replica = self._next_replica(output, affinity, failed.replicas)
             if replica is None:
                 delivery.put(await self._in_thread(output, output.close))
                 break
+            await failed.wait_for_room(replica, output)
             output.resume()
             try:
                 await self._ask(replica, output, delivery)
             except EngineBroke as fault:
                 if output.is_finished:
                     break
-                broken[replica] = fault
-                num_broken += 1
-                if num_broken >= MAX_TRIES:
-                    raise
-                await self._grammars.publish(output.request, is_again=True)
+                failed.add(replica, fault)
+                if isinstance(fault, EngineFull):
+                    output.not_taken()
+                else:
+                    await self._grammars.publish(output.request, is_again=True)
             if output.is_refused:
                 replica.refused_token(is_expected=not self._grammars.applies_guards)
             if output.is_open and not self._grammars.applies_guards:
@@ -140,7 +175,7 @@ class OutputWriter:
         delivery.end()
 
     def _next_replica(
-        self, output: VerifiedOutput, affinity: bytes, broken: Mapping[Replica, EngineBroke]
+        self, output: VerifiedOutput, affinity: bytes, failed: Mapping[Replica, EngineBroke]
     ) -> Replica | None:
         """The replica that continues an output; None if the closer is to complete it."""
         if output.is_over_budget or output.num_refused > self._grammars.max_refused:
@@ -148,12 +183,12 @@ class OutputWriter:
         if output.num_idle > MAX_IDLE:
             return None
         try:
-            return self._replicas.choose(affinity, broken)
+            return self._replicas.choose(affinity, failed)
         except NoEngine:
             if output.num_refused or output.is_left_out:
                 return None
-            if broken:
-                raise next(iter(broken.values())) from None
+            if failed:
+                raise next(iter(failed.values())) from None
             raise
 
     async def _ask(self, replica: Replica, output: VerifiedOutput, delivery: ChoiceDelivery) -> None:
@@ -193,18 +228,19 @@ class OutputWriter:
     def _completion_request(self, model_id: str, output: VerifiedOutput) -> CompletionRequest:
         """The request to an engine: for the rest, or for one token if it wrote one that may not stand here.
 
-        It has a bias against that one, and against markers that were left out.
+        That one and markers that were left out are unwanted; a mark says so itself.
         """
         is_single = bool(output.refused_ids) and not self._grammars.applies_guards
         allowed = output.position.allowed_ids(MAX_ALLOWED) if is_single else ()
         grammar = None if allowed else self._grammars.of_output(output)
         completion_request = self._builder.build(model_id, output, grammar)
-        unwanted = [*output.left_out_ids, *(output.refused_ids if is_single else ())]
-        bias = {**completion_request.sampling.logit_bias, **dict.fromkeys(unwanted, REFUSED_BIAS)}
-        sampling = replace(completion_request.sampling, logit_bias=bias)
+        if self._grammars.applies_guards:
+            return completion_request
+        unwanted = (*output.left_out_ids, *(output.refused_ids if is_single else ()))
+        completion_request = replace(completion_request, unwanted_ids=unwanted)
         if not is_single:
-            return replace(completion_request, sampling=sampling)
-        return replace(completion_request, max_tokens=1, allowed_ids=allowed, sampling=sampling)
+            return completion_request
+        return replace(completion_request, max_tokens=1, allowed_ids=allowed)
 
     async def _deliver_end(
         self,

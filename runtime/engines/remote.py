@@ -173,6 +173,7 @@ class RemoteRuntime:
         write_grammar: WriteGrammar | None = None,
     ) -> None:
         self._settings = settings or RemoteSettings()
+        self._secret = secret
         self._loaded = loaded
         # It takes up to a second: done here, so that the event loop never waits for it.
         loaded.prepared.guarded.prepare()
@@ -208,7 +209,7 @@ class RemoteRuntime:
     async def start(self, grammars: GrammarCache) -> None:
         """Begin to watch the engines; each takes requests once it has passed the canary."""
         self._grammars.start(grammars)
-        canary = Canary(self._loaded, grammars, self._grammars)
+        canary = Canary(self._loaded, grammars, self._grammars, self._secret)
         self._replicas.start(self._settings.model_name, canary.check)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRendered | Event]:

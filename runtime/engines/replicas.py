@@ -20,7 +20,14 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from runtime.engines.client import EngineClient, ServedModel
-from runtime.errors import CanaryUnfinished, EngineBroke, EngineFault, EngineUnreachable, NoEngine
+from runtime.errors import (
+    CanaryUnfinished,
+    EngineBroke,
+    EngineFault,
+    EngineFull,
+    EngineUnreachable,
+    NoEngine,
+)
 from runtime.protocol import Circuit, ReplicaState
 from toolspecs.nearest import quoted_names
 
@@ -132,6 +139,7 @@ class Replica:
 
         Raises:
             EngineBroke: no tokens came for too long, or the replica was found dead.
+            EngineFull: the block raised it; the replica is kept while it writes for others.
         """
         scope = asyncio.timeout(self._settings.stall_s)
         stall_clock = StallClock(scope, self._settings.stall_s, self._note_tokens)
@@ -146,11 +154,11 @@ class Replica:
             if not scope.expired():
                 raise
             stalled = EngineBroke(self.client.name, "stopped answering")
-            if self._writes_since(time.monotonic() - self._settings.probe_s):
-                self.num_failed += 1  # the request has only waited, behind those of others
-            else:
-                self.failed(stalled, client_id)
+            self._found_no_room(stalled, client_id)
             raise stalled from error
+        except EngineFull as error:
+            self._found_no_room(error, client_id)
+            raise
         except EngineBroke as error:
             self.failed(error, client_id)
             raise
@@ -158,6 +166,16 @@ class Replica:
             self._num_failures = 0
             self._failing.clear()
             self.num_served += 1
+
+    def _found_no_room(self, error: EngineBroke, client_id: str) -> None:
+        """Count a request that only waited behind those of others, or was refused for want of room.
+
+        If the engine writes for nobody, it has failed like any other.
+        """
+        if self._writes_since(time.monotonic() - self._settings.probe_s):
+            self.num_failed += 1
+        else:
+            self.failed(error, client_id)
 
     def failed(self, error: EngineFault, client_id: str = "") -> None:
         """Count a failed request; after several, the replica takes no more until it has passed the canary.

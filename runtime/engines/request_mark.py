@@ -46,14 +46,16 @@ class RequestMark:
     """The recipe of an output's grammar. `is_thinking`: the prompt ends inside a thought.
 
     `written_ids` are output tokens at the end of the prompt: forced tokens, or the valid tokens of an output
-    that broke off. The grammar's matcher accepts them before the engine's first token. `parts` are the signed
-    entries of the recipe's keys, as the store has them, for an engine without a store.
+    that broke off. The grammar's matcher accepts them before the engine's first token. `left_out_ids` are
+    written only where no other token is allowed: the budget has no room for what they begin. `parts` are the
+    signed entries of the recipe's keys, as the store has them, for an engine without a store.
     """
 
     recipe: GrammarRecipe
     is_thinking: bool = False
     written_ids: tuple[int, ...] = ()
     parts: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    left_out_ids: tuple[int, ...] = ()
 
 
 def spell_request_mark(
@@ -63,13 +65,15 @@ def spell_request_mark(
     secret: bytes,
     written_ids: tuple[int, ...] = (),
     parts: Mapping[str, bytes] | None = None,
+    left_out_ids: tuple[int, ...] = (),
 ) -> str:
     """The EBNF text that a request sends as its grammar; see `RequestMark`.
 
     Raises:
         InvalidRequestMark: the toolset is too large for a mark.
     """
-    content = msgspec.json.encode(RequestMark(recipe, is_thinking, written_ids, parts or {}))
+    mark = RequestMark(recipe, is_thinking, written_ids, parts or {}, left_out_ids)
+    content = msgspec.json.encode(mark)
     written = base64.urlsafe_b64encode(zstandard.ZstdCompressor().compress(content)).decode()
     line = f"{_PREFIX}{VERSION}:{_signature(written, secret)}:{written}"
     if len(line) > MAX_LINE_BYTES:

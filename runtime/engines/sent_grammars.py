@@ -137,7 +137,7 @@ class MarkedGrammars:
             await self._parts.publish(lookup.recipe, None, is_again=True)
 
     def of_output(self, output: VerifiedOutput) -> str | None:
-        """A mark that includes the tokens written so far."""
+        """A mark that includes the tokens written so far, and those that are left out from here on."""
         request = output.request
         if request.constraint is None or request.draft is not None:
             return None
@@ -148,6 +148,7 @@ class MarkedGrammars:
             secret=self._secret,
             written_ids=tuple(output.ids),
             parts=self._parts.parts(request.recipe),
+            left_out_ids=tuple(sorted(output.left_out_ids)),
         )
 
     def of_lookup(self, lookup: GrammarLookup, written_ids: tuple[int, ...]) -> str | None:

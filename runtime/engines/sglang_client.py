@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from runtime.engines.client import (
+    FULL,
     MAX_ALTERNATIVES,
     MAX_TOKENS,
     NO_HEADERS,
@@ -22,11 +23,12 @@ from runtime.engines.client import (
     HttpEngineClient,
     ServedModel,
     engine_message,
+    error_code,
     join_chunks,
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.event_stream import EventLimits, read_in_turn
-from runtime.errors import EngineBroke, EngineRefused
+from runtime.errors import EngineBroke, EngineFull, EngineRefused
 from runtime.written_token import SampledToken
 from toolspecs.resolved_types import resolved
 
@@ -137,7 +139,7 @@ class SglangClient(HttpEngineClient):
         for data in received:
             event = msgspec.json.decode(data, type=resolved(_Event))
             if event.error is not None:
-                raise self._fault(engine_message(event.error), _code(event.error))
+                raise self._fault(engine_message(event.error), error_code(event.error))
             is_repeated = len(event.output_ids) > event.meta_info.completion_tokens - num_seen
             if is_repeated and event.meta_info.output_token_logprobs:
                 raise EngineRefused(self.name, _REPEATS)
@@ -153,14 +155,12 @@ class SglangClient(HttpEngineClient):
         return None if finish is None else finish.type
 
     def _fault(self, reason: str, code: int | None) -> EngineBroke | EngineRefused:
-        """The error of an aborted request: it was bad, or its grammar could not be loaded this time."""
+        """The error of an aborted request: it was bad, had no room, or its grammar could not be loaded."""
+        if code in FULL:
+            return EngineFull(self.name, f"has no room for the request: {reason}")
         if code == httpx.codes.BAD_REQUEST and "grammar" not in reason.lower():
             return EngineRefused(self.name, f"refuses the request: {reason}")
         return EngineBroke(self.name, f"broke off: {reason}")
-
-
-def _code(error: Any) -> int | None:
-    return error.get("code") if isinstance(error, dict) else None
 
 
 def _new_tokens(event: _Event, num_seen: int) -> tuple[SampledToken, ...]:
@@ -198,8 +198,8 @@ def sglang_body(request: CompletionRequest) -> dict[str, Any]:
     }
     if sampling.seed is not None:
         parameters["sampling_seed"] = sampling.seed
-    if sampling.logit_bias:
-        parameters["logit_bias"] = {str(token_id): value for token_id, value in sampling.logit_bias.items()}
+    if request.logit_bias:
+        parameters["logit_bias"] = {str(token_id): value for token_id, value in request.logit_bias.items()}
     if request.grammar is not None:
         parameters["ebnf"] = request.grammar
     body: dict[str, Any] = {

@@ -205,6 +205,12 @@ class VerifiedOutput:
         self.num_idle = self.num_idle + 1 if len(self.ids) == self._num_at_resume else 0
         self._num_at_resume = len(self.ids)
 
+    def not_taken(self) -> None:
+        """The engine had no room for the request that `resume` was called for, so that it does not count."""
+        if len(self.ids) == self._num_at_resume:
+            self.num_requests -= 1
+            self.num_idle -= 1
+
     def engine_stopped(self, *, is_cut: bool, goes_on: bool) -> list[Event]:
         """The engine sends no more tokens. `is_cut`: it reached a limit, so it was not done by itself.
 

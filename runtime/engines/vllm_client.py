@@ -2,11 +2,13 @@
 
 That route takes no images. Requests with images go to `/inference/v1/generate`, which takes token ids as
 well; the engine puts each image at its placeholder in the prompt.
+
+A vLLM that speculates refuses `logit_bias`. So a bias is sent only where a client asks for one.
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from itertools import islice
 from typing import Annotated, Any
 
@@ -14,7 +16,9 @@ import httpx
 import msgspec
 from msgspec import Meta
 
+from compiler.vocabulary import Vocabulary
 from runtime.engines.client import (
+    FULL,
     MAX_ALTERNATIVES,
     MAX_TOKENS,
     NO_HEADERS,
@@ -23,11 +27,12 @@ from runtime.engines.client import (
     EngineChunk,
     HttpEngineClient,
     engine_message,
+    error_code,
     join_chunks,
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.event_stream import EventLimits, read_in_turn
-from runtime.errors import EngineBroke, EngineRefused
+from runtime.errors import EngineBroke, EngineFull, EngineRefused
 from runtime.written_token import SampledToken
 from toolspecs.resolved_types import resolved
 
@@ -92,8 +97,8 @@ class _Version(msgspec.Struct):
 class VllmClient(HttpEngineClient):
     """One vLLM server.
 
-    `ending_ids` are tokens that end an answer and do not belong to it. An engine that was sent the grammar of
-    a part ends the part with a stop token, although the output continues.
+    `vocabulary` is that of an engine without the plugin. If it was sent the grammar of a part, it ends the
+    part with a stop token, although the output continues: that token does not belong to the answer.
     """
 
     repeats_prompts = True
@@ -104,11 +109,12 @@ class VllmClient(HttpEngineClient):
         address: EngineAddress,
         limits: ClientLimits | None = None,
         *,
-        ending_ids: Collection[int] = (),
+        vocabulary: Vocabulary | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         super().__init__(address, limits, transport=transport)
-        self._ending_ids = frozenset(ending_ids)
+        self._vocabulary = vocabulary
+        self._ending_ids = frozenset(vocabulary.stop_ids if vocabulary else ())
 
     async def version(self) -> str:
         """The version of vLLM; empty if the server does not say."""
@@ -128,9 +134,9 @@ class VllmClient(HttpEngineClient):
     ) -> AsyncIterator[AsyncIterator[EngineChunk]]:
         """The chunks of a completion; see `EngineClient`."""
         if request.images:
-            path, body = "/inference/v1/generate", generate_body(request)
+            path, body = "/inference/v1/generate", generate_body(request, self._vocabulary)
         else:
-            path, body = "/v1/completions", completion_body(request)
+            path, body = "/v1/completions", completion_body(request, self._vocabulary)
         async with (
             self._connection.events(path, body, headers, EventLimits.of(request)) as events,
             aclosing(self._chunks(events)) as chunks,
@@ -149,6 +155,8 @@ class VllmClient(HttpEngineClient):
     def _chunk(self, data: bytes) -> EngineChunk:
         event = msgspec.json.decode(data, type=resolved(_Event))
         if event.error is not None:
+            if error_code(event.error) in FULL:
+                raise EngineFull(self.name, f"has no room for the request: {engine_message(event.error)}")
             raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
         if not event.choices:
             details = event.usage.prompt_tokens_details if event.usage else None
@@ -192,20 +200,20 @@ def _top(top: Mapping[str, float] | None) -> tuple[tuple[int, float], ...]:
     return tuple((int(matched[1]), value) for matched, value in matches if matched)
 
 
-def completion_body(request: CompletionRequest) -> dict[str, Any]:
-    """The body of a request as vLLM's `/v1/completions` reads it."""
-    body = {"prompt": list(request.prompt_ids)} | _common(request) | _parameters(request)
+def completion_body(request: CompletionRequest, vocabulary: Vocabulary | None = None) -> dict[str, Any]:
+    """The body of a request as vLLM's `/v1/completions` reads it; `vocabulary` spells unwanted tokens."""
+    body = {"prompt": list(request.prompt_ids)} | _common(request) | _parameters(request, vocabulary)
     if request.num_logprobs is not None:
         body["return_tokens_as_token_ids"] = True
     return body
 
 
-def generate_body(request: CompletionRequest) -> dict[str, Any]:
+def generate_body(request: CompletionRequest, vocabulary: Vocabulary | None = None) -> dict[str, Any]:
     """The body of a request with images as vLLM's `/inference/v1/generate` reads it."""
     return _common(request) | {
         "token_ids": list(request.prompt_ids),
         "content_parts": [{"type": "image_url", "url": url} for url in request.images],
-        "sampling_params": _parameters(request),
+        "sampling_params": _parameters(request, vocabulary),
     }
 
 
@@ -221,7 +229,7 @@ def _common(request: CompletionRequest) -> dict[str, Any]:
     return body
 
 
-def _parameters(request: CompletionRequest) -> dict[str, Any]:
+def _parameters(request: CompletionRequest, vocabulary: Vocabulary | None) -> dict[str, Any]:
     """The fields that bound and mask an output; both routes have the same names for them."""
     sampling = request.sampling
     # All of these are given, since an engine has defaults of its own for what is left out.
@@ -243,8 +251,25 @@ def _parameters(request: CompletionRequest) -> dict[str, Any]:
         parameters["logit_bias"] = {str(token_id): value for token_id, value in sampling.logit_bias.items()}
     if request.num_logprobs is not None:
         parameters["logprobs"] = request.num_logprobs
-    if request.allowed_ids:
+    if vocabulary is not None and (words := list(_words(request.unwanted_ids, vocabulary))):
+        parameters["bad_words"] = words
+    if request.only_id is not None:
+        parameters["allowed_token_ids"] = [request.only_id]
+    elif request.allowed_ids:
         parameters["allowed_token_ids"] = list(request.allowed_ids)
     elif request.grammar is not None:
         parameters["structured_outputs"] = {"grammar": request.grammar}
     return parameters
+
+
+def _words(token_ids: Iterable[int], vocabulary: Vocabulary) -> Iterator[str]:
+    """The texts of tokens, as words that vLLM is not to write; without those that it would read otherwise.
+
+    vLLM leaves out all space before a word, and forbids it both without space and behind one.
+    """
+    for token_id in token_ids:
+        with suppress(UnicodeDecodeError):  # a part of a character
+            text = vocabulary.display(vocabulary.tokens[token_id]).decode()
+            word = text.lstrip()
+            if word and text in {word, f" {word}"}:
+                yield text

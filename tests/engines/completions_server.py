@@ -26,6 +26,10 @@ def is_canary(body):
     return len(set(body["prompt"][:8])) == 1
 
 
+NUM_DRAFTED = 3
+"""How many tokens an engine that speculates sends at once."""
+
+
 class LongRequest(Exception):
     """The prompt and the tokens that are asked for are longer than the context; vLLM and SGLang refuse that."""
 
@@ -144,7 +148,8 @@ class StandIn(EngineStandIn):
     """A vLLM server; `grammar_of` links the grammar of a recipe.
 
     `writes` maps places in an output to what comes there instead of what the mask allows, for as long as
-    `num_faults` lasts: a token id, `stop`, `length`, `die`, `garbage`, `stall`, `error`, or `empty`.
+    `num_faults` lasts: a token id, `stop`, `length`, `die`, `garbage`, `stall`, `error`, or `empty`. If it
+    `speculates`, it sends several tokens at once, and refuses what a vLLM that speculates refuses.
     """
 
     grammar_of: object = None
@@ -155,10 +160,17 @@ class StandIn(EngineStandIn):
     is_healthy: bool = True
     is_paused: bool = False
     status: int = 200
+    retry_after: str = ""
     writes: dict = field(default_factory=dict)
     num_faults: int = 10**9
     num_cached: int | None = None
     headers: list = field(default_factory=list)
+    speculates: bool = False
+
+    @property
+    def num_together(self):
+        """The most tokens of one event."""
+        return NUM_DRAFTED if self.speculates else 1
 
     def grammar_in(self, body):
         return (body.get("structured_outputs") or {}).get("grammar")
@@ -193,7 +205,17 @@ class StandIn(EngineStandIn):
     async def complete(self, body, receive, send):
         self.bodies.append(body)
         if self.status != 200:
-            await answer(send, {"error": {"message": "told to fail", "code": self.status}}, self.status)
+            error = {"error": {"message": "told to fail", "code": self.status}}
+            if self.status == 503:  # where a vLLM has no room for a request, it says so in the stream
+                await send(head("text/event-stream"))
+                await event(send, error)
+                await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+            else:
+                await answer(send, error, self.status, retry_after=self.retry_after)
+            return
+        if self.speculates and (body.get("logit_bias") or (body["min_p"] and body["temperature"])):
+            message = "The min_p and logit_bias sampling parameters are not yet supported with speculative decoding."
+            await answer(send, {"error": {"message": message, "code": 400}}, 400)
             return
         try:
             tokens = await asyncio.to_thread(self.tokens, body)
@@ -254,7 +276,20 @@ class StandIn(EngineStandIn):
             matcher = self.matcher_of(mark)
             assert body["prompt"][len(body["prompt"]) - len(mark.written_ids) :] == list(mark.written_ids)
             num_before = len(mark.written_ids)
-        return self.sampled(body, matcher, num_before)
+            body = body | {"left_out_ids": mark.left_out_ids}
+        return joined(self.sampled(body, matcher, num_before), self.num_together)
+
+    def masked(self, logits, body, matcher):
+        logits = super().masked(logits, body, matcher)
+        if allowed := body.get("allowed_token_ids"):
+            logits[[i for i in range(len(logits)) if i not in set(allowed)]] = -np.inf
+        for word in body.get("bad_words", ()):
+            for spelled in (word.lstrip(), f" {word.lstrip()}"):
+                ids = self.text.tokenizer(spelled, add_special_tokens=False)["input_ids"]
+                if len(ids) == 1:
+                    logits[ids] = -np.inf
+        logits[list(body.get("left_out_ids", ()))] -= 100
+        return logits
 
     def matcher_of(self, mark):
         """Follows the output of a mark, behind what is written already."""
@@ -304,6 +339,24 @@ class StandIn(EngineStandIn):
                 return
 
 
+def joined(tokens, most):
+    """Pairs of token ids and how the answer ends, with up to so many tokens that came one by one."""
+    held = []
+    for ids, ended_by in tokens:
+        if not isinstance(ids, list):  # a fault
+            if held:
+                yield held, None
+            held = []
+            yield ids, ended_by
+            continue
+        held += ids
+        if ended_by is not None or len(held) >= most:
+            yield held, ended_by
+            held = []
+    if held:
+        yield held, None
+
+
 @contextmanager
 def serving(stand_in):
     """The URL under which it is served."""
@@ -328,13 +381,16 @@ async def left(receive):
         pass
 
 
-def head(kind, status=200):
-    return {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind.encode())]}
+def head(kind, status=200, retry_after=""):
+    headers = [(b"content-type", kind.encode())]
+    if retry_after:
+        headers.append((b"retry-after", retry_after.encode()))
+    return {"type": "http.response.start", "status": status, "headers": headers}
 
 
-async def answer(send, content, status=200):
+async def answer(send, content, status=200, *, retry_after=""):
     body = content if isinstance(content, str) else json.dumps(content)
-    await send(head("application/json", status))
+    await send(head("application/json", status, retry_after))
     await send({"type": "http.response.body", "body": body.encode()})
 
 

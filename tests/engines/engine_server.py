@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +21,8 @@ MODEL = "m"
 """The name by which each of them serves its model."""
 START_S = 600.0
 WHILE_IT_WRITES_S = 0.3
+RUNNING_S, STOPPED_S = 0.05, 0.1
+"""The slices of `in_slices`."""
 _OWN_VARIABLES = ("CALLGATE_STORE", "CALLGATE_SECRET", "CALLGATE_SECRET_FILE")
 
 
@@ -41,8 +43,9 @@ class EngineServer:
         return self.log.read_text("utf-8", "replace")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to all of its processes."""
-        os.killpg(self.process.pid, number)
+        """Send a signal to all of its processes, if there are any left."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
 
     def wait(self) -> None:
         """Return once it answers; raises AssertionError if it ended or takes too long."""
@@ -54,6 +57,35 @@ class EngineServer:
                     return
             time.sleep(0.5)
         raise AssertionError(f"{self.kind} was not ready after {START_S:.0f} s")
+
+
+@contextmanager
+def in_slices(engines: Sequence[EngineServer]) -> Iterator[Callable[[], None]]:
+    """Let engines run for a moment at a time, until the yielded function stops them all, or the block ends.
+
+    So an answer has certainly begun and not ended when a test breaks its engine, however fast or busy the cores.
+    """
+    is_over = threading.Event()
+
+    def slice_time() -> None:
+        while not is_over.wait(STOPPED_S):
+            for number in (signal.SIGCONT, signal.SIGSTOP):
+                for engine in engines:
+                    engine.signal(number)
+                if number is signal.SIGCONT:
+                    time.sleep(RUNNING_S)
+
+    with ThreadPoolExecutor(1) as thread:
+        slicing = thread.submit(slice_time)
+
+        def stop() -> None:
+            is_over.set()
+            slicing.result()
+
+        try:
+            yield stop
+        finally:
+            stop()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import xgrammar as xgr
-from completions_server import EngineStandIn, StandIn, answer, body_of, event
+from completions_server import EngineStandIn, StandIn, answer, body_of, event, joined
 from gbnf_matcher import GbnfMatcher
 
 
@@ -44,13 +44,7 @@ class StockStandIn(StandIn):
     def tokens(self, body):
         grammar = self.grammar_in(body) if self.masks_tokens else None
         matcher = EnginesMatcher(grammar, self.compiler) if grammar else None
-        return self.sampled(body, matcher, 0)
-
-    def masked(self, logits, body, matcher):
-        logits = super().masked(logits, body, matcher)
-        if allowed := body.get("allowed_token_ids"):
-            logits[[i for i in range(len(logits)) if i not in set(allowed)]] = -np.inf
-        return logits
+        return joined(self.sampled(body, matcher, 0), self.num_together)
 
 
 _ONE_TOKEN = re.compile(r"root ::= <\[\d+\]>( \| <\[\d+\]>)*\n")

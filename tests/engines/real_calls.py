@@ -30,7 +30,7 @@ def gateway_before(model, folder, *, compile_workers):
         yield client
 
 
-def assert_calls_valid(client, model, toolset, tools, num_calls):
+def assert_calls_valid(client, model, toolset, tools, num_calls, temperature=1):
     """Register the tools, and ask for calls within a budget. Returns the tokens that were written."""
     validators = {tool["name"]: jsonschema_rs.validator_for(tool["inputSchema"]) for tool in tools}
     assert client.put(f"/v1/toolsets/{toolset}", json={"tools": tools}).is_success
@@ -43,7 +43,7 @@ def assert_calls_valid(client, model, toolset, tools, num_calls):
             "toolset": toolset,
             "tool_choice": "required",
             "parallel_tool_calls": number % 2 == 0,
-            "temperature": 1,
+            "temperature": temperature,
             "max_tokens": MAX_TOKENS,
         }
         answer = client.post("/v1/chat/completions", json=body).raise_for_status().json()

@@ -20,11 +20,12 @@ def lookup(tmp_path_factory):
     return look_up(f"sqlite://{tmp_path_factory.mktemp('store')}/store.sqlite3", choice=AUTO, parallel=True)
 
 
-def begun(lookup, seed, *, extra_columns=0):
+def begun(lookup, seed, *, extra_columns=0, left_out_ids=()):
     """An output at a random place of a random text or call."""
     source, vocabulary = random.Random(seed), prepared().vocabulary
-    output = MaskedOutput(
-        lookup.grammar, RequestMark(lookup.recipe), prepared(), vocabulary.width + extra_columns
+    output, written = (
+        MaskedOutput(lookup.grammar, RequestMark(lookup.recipe), prepared(), vocabulary.width),
+        [],
     )
     mask = allocate_bitmask(1, vocabulary.width)
     trigger = vocabulary.markers["<tool_call>"]
@@ -35,7 +36,9 @@ def begun(lookup, seed, *, extra_columns=0):
         ]
         token = trigger if at == 0 and trigger in allowed else int(source.choice(allowed))
         assert output.accept([token])
-    return output
+        written.append(token)
+    mark = RequestMark(lookup.recipe, written_ids=tuple(written), left_out_ids=left_out_ids)
+    return MaskedOutput(lookup.grammar, mark, prepared(), vocabulary.width + extra_columns)
 
 
 def filled_one_by_one(outputs, columns):
@@ -62,6 +65,29 @@ def test_rows_of_every_kind_are_among_them(lookup):
     bitmask = allocate_bitmask(1, prepared().vocabulary.width)
     kinds = {type(begun(lookup, seed).inner_matcher(bitmask)).__name__ for seed in range(NUM_ROWS)}
     assert kinds == {"GrammarMatcher", "NoneType"}
+
+
+@pytest.mark.parametrize("extra_columns", [0, 100])
+def test_what_a_mark_leaves_out_no_row_allows_unless_it_allows_nothing_else(lookup, extra_columns):
+    """The first token that a row would allow; where it would allow few, all but the last."""
+    columns = prepared().vocabulary.width + extra_columns
+    num_alone = 0
+    for seed in range(NUM_ROWS):
+        whole = flags(
+            filled_one_by_one([begun(lookup, seed, extra_columns=extra_columns)], columns)[0], columns
+        )
+        allowed = np.flatnonzero(whole).tolist()
+        left_out = tuple(allowed[: max(1, len(allowed) - 1)] if len(allowed) < 100 else allowed[:1])
+        narrowed = begun(lookup, seed, extra_columns=extra_columns, left_out_ids=left_out)
+        rows = allocate_bitmask(2, columns)
+        narrowed.fill(rows, 0)
+        BatchFill(1).fill([(narrowed, 1)], rows)
+        is_alone = len(allowed) == 1
+        num_alone += is_alone
+        expected = allowed if is_alone else [i for i in allowed if i not in left_out]
+        for row in rows:
+            assert np.flatnonzero(flags(row, columns)).tolist() == expected
+    assert 0 < num_alone < NUM_ROWS
 
 
 def test_a_batch_that_fails_is_filled_one_by_one(lookup, monkeypatch, caplog):

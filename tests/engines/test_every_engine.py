@@ -1,11 +1,11 @@
 """What holds for every kind of engine: its answers are valid, and it is asked for no more than it can give."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
-from completions_server import StandIn
+from completions_server import SECRET, StandIn
 from generate_server import SglangStandIn
 from pluginless_servers import LlamaStandIn, StockStandIn
 from remote_engines import (
@@ -21,6 +21,8 @@ from remote_engines import (
 )
 from whole_outputs import calls_of
 
+from compiler.toolset_compiler import compile_toolset
+from runtime.engines.canary import canary_tools
 from runtime.engines.engine_kinds import ENGINE_KINDS
 from runtime.errors import NoEngine
 from runtime.events import FinishReason, TextDelta
@@ -28,10 +30,15 @@ from runtime.selection import DRAFT, Selection
 
 WITH_PLUGIN = {
     "vllm": StandIn,
+    "vllm speculating": partial(StandIn, speculates=True),
     "sglang": SglangStandIn,
     "sglang incremental": partial(SglangStandIn, is_incremental=True),
 }
-WITHOUT_PLUGIN = {"vllm_stock": StockStandIn, "llama_server": LlamaStandIn}
+WITHOUT_PLUGIN = {
+    "vllm_stock": StockStandIn,
+    "vllm_stock speculating": partial(StockStandIn, speculates=True),
+    "llama_server": LlamaStandIn,
+}
 KINDS = WITH_PLUGIN | WITHOUT_PLUGIN
 
 
@@ -40,8 +47,9 @@ def kinds(chosen):
 
 
 def test_every_kind_of_engine_has_a_stand_in():
-    assert {*KINDS} - {"sglang incremental"} == ENGINE_KINDS.keys()
-    assert {*WITHOUT_PLUGIN} == {name for name, kind in ENGINE_KINDS.items() if not kind.has_plugin}
+    assert {name.split()[0] for name in KINDS} == ENGINE_KINDS.keys()
+    without = {name for name, kind in ENGINE_KINDS.items() if not kind.has_plugin}
+    assert {name.split()[0] for name in WITHOUT_PLUGIN} == without
 
 
 @kinds(KINDS)
@@ -152,6 +160,43 @@ async def test_a_client_that_leaves_frees_the_engine(text, kind):
         assert stand_in.num_aborted == 1
 
 
+@dataclass
+class WithoutGuards(StandIn):
+    """It masks by the grammars of canaries whose strings may have any length."""
+
+    has_guards: bool = True
+
+    def linked(self, mark):
+        tool, _ = canary_tools(SECRET, has_guards=True)
+        if self.has_guards or mark.recipe.tools[0][0] != tool.name:
+            return super().linked(mark)
+        properties = tool.parameters["properties"] | {"text": {"type": "string"}}
+        loose = replace(tool, parameters={**tool.parameters, "properties": properties})
+        return compile_toolset([loose], tokenizer=self.text.prepared, syntax=self.text.syntax, parallel=False)
+
+
+@dataclass
+class MasksOthers(StandIn):
+    """It masks requests without a grammar by the last grammar that came."""
+
+    masks_others: bool = False
+    last: object = None
+
+    def matcher_of(self, mark):
+        self.last = mark
+        return super().matcher_of(mark)
+
+    async def complete(self, body, receive, send):
+        while self.masks_others and self.last is None and not self.grammar_in(body):
+            await asyncio.sleep(0.01)
+        await super().complete(body, receive, send)
+
+    def sampled(self, body, matcher, num_before):
+        if matcher is None and self.masks_others and self.last is not None:
+            matcher = super().matcher_of(self.last)
+        return super().sampled(body, matcher, num_before)
+
+
 BROKEN = [
     (StandIn, {"has_plugin": False}, "runs without Callgate's plugin"),
     (StandIn, {"secret": b"another secret..."}, "different secrets"),
@@ -161,6 +206,9 @@ BROKEN = [
     (StandIn, {"is_healthy": False}, "not healthy"),
     (StandIn, {"status": 500}, "told to fail (HTTP 500)"),
     (StandIn, {"writes": {2: 5}}, "as token 3 of an output"),
+    (WithoutGuards, {"has_guards": False, "end_bias": 4.0}, "its masks are not in force"),
+    (WithoutGuards, {"has_guards": False, "end_bias": -50.0}, "its masks are not in force"),
+    (MasksOthers, {"masks_others": True}, "under a mask in a request that has none"),
     (StandIn, {"aborts": False}, "whose client has left"),
     (StandIn, {"context_length": "long"}, "gives an answer that cannot be read"),
     (SglangStandIn, {"has_plugin": False}, "--grammar-backend xgrammar"),

@@ -11,7 +11,10 @@ from whole_outputs import text_of
 from compiler.response_format import ResponseFormat
 from runtime.engines import sent_grammars
 from runtime.engines.grammar_position import GrammarPosition
+from runtime.engines.llama_client import llama_body
+from runtime.engines.vllm_client import completion_body
 from runtime.errors import RequestRefused
+from runtime.request import Sampling
 from runtime.selection import DRAFT, Selection
 
 
@@ -34,9 +37,23 @@ async def test_text_for_which_there_is_no_room_at_one_place_may_stand_at_the_nex
         events = await events_of(remote, remote.request(lookup, max_tokens=5))
         assert text_of(events) == "123"
         first, second, third = stand_in.requests
-        assert second["logit_bias"] == {str(text.vocabulary.tokens.index(b"3")): -100.0}
-        assert second["max_tokens"] == 1
-        assert "logit_bias" not in first | third
+        assert (second["bad_words"], second["max_tokens"]) == (["3"], 1)
+        assert "bad_words" not in first | third
+
+
+def test_vllm_is_told_unwanted_tokens_by_their_texts_where_it_reads_them_as_these_tokens(text):
+    vocabulary = text.vocabulary
+    ids = {token: vocabulary.tokens.index(token) for token in (b"3", b" a", b"\n", b"\xf0")}
+    call = vocabulary.markers["<tool_call>"]
+    body = completion_body(replace(REQUEST, unwanted_ids=(*ids.values(), call)), vocabulary)
+    assert body["bad_words"] == ["3", " a", "<tool_call>"]
+    assert "bad_words" not in completion_body(replace(REQUEST, unwanted_ids=(ids[b"\n"],)), vocabulary)
+
+
+def test_llama_server_is_told_unwanted_tokens_by_a_bias_that_no_client_can_undo():
+    sampling = Sampling(logit_bias={3: 50.0, 4: 2.0})
+    body = llama_body(replace(REQUEST, sampling=sampling, unwanted_ids=(3,)))
+    assert body["logit_bias"] == [[3, -100.0], [4, 2.0]]
 
 
 async def test_a_grammar_that_is_too_long_is_made_once_for_an_output(text, monkeypatch):

@@ -11,7 +11,7 @@ from functools import partial
 
 import jsonschema_rs
 import pytest
-from engine_server import once_it_runs, once_ready
+from engine_server import in_slices, once_ready
 from redis_server import running_redis
 from serving import served, server_of
 from sglang_server import starting_sglang
@@ -40,6 +40,8 @@ LONG = {
     "required": ["lines"],
 }
 """A thousand tokens, under a guard: whatever happens, happens before its end."""
+BEGINNING = '{"lines": ["'
+"""The gateway writes it by itself."""
 
 
 def long_tool(name):
@@ -100,27 +102,48 @@ class Gateway:
         jsonschema_rs.validate(tool["function"]["parameters"], json.loads(call["function"]["arguments"]))
         return True
 
-    def stream(self, tool, break_engine):
-        """The arguments of a streamed call, and the error that it ended with; and the longest pause in seconds.
-
-        The engine is broken while it writes.
-        """
-        text, error, pause, last = "", None, 0.0, time.monotonic()
+    def stream(self, tool, number):
+        """A streamed call whose engine gets a signal while it writes: how it ended, and which engine that was."""
+        answer, broken = Streamed(), None
         with (
-            once_it_runs(self.client, break_engine),
+            in_slices(self.engines) as stop_engines,
             self.client.stream("POST", COMPLETIONS, json=self.body(tool, stream=True)) as response,
         ):
             assert response.status_code == 200, response.read()
             for line in response.iter_lines():
                 if not line.startswith("data: {"):
                     continue
-                event = json.loads(line.removeprefix("data: "))
-                error = event.get("error", error)
-                for choice in event.get("choices", ()):
-                    for call in choice["delta"].get("tool_calls") or ():
-                        text += call["function"].get("arguments") or ""
-                pause, last = max(pause, time.monotonic() - last), time.monotonic()
-        return text, error, pause
+                answer.read(json.loads(line.removeprefix("data: ")))
+                if broken is None and len(answer.text) > len(BEGINNING):
+                    stop_engines()
+                    broken = self.busy()
+                    broken.signal(number)
+                    for engine in self.engines:
+                        if engine is not broken:
+                            engine.signal(signal.SIGCONT)
+        assert broken is not None, "the call ended before it began"
+        return answer, broken
+
+
+class Streamed:
+    """The arguments of a streamed call, the error that it ended with, and the longest pause in seconds."""
+
+    def __init__(self):
+        self.text, self.error, self.stalled_s = "", None, 0.0
+        self._last = time.monotonic()
+
+    def read(self, event):
+        self.error = event.get("error", self.error)
+        for choice in event.get("choices", ()):
+            for call in choice["delta"].get("tool_calls") or ():
+                self.text += call["function"].get("arguments") or ""
+        now = time.monotonic()
+        self.stalled_s, self._last = max(self.stalled_s, now - self._last), now
+
+    def is_whole(self):
+        assert self.error is None
+        jsonschema_rs.validate(LONG, json.loads(self.text))
+        return True
 
 
 def are_dead(states):
@@ -160,24 +183,16 @@ def place(request, tmp_path_factory):
 def test_an_answer_goes_on_elsewhere_when_its_engine_is_paused(place):
     """It stalls until the engine is found to be dead: two probes of five seconds."""
     _, _, gateway = place
-    paused = []
-
-    def pause():
-        paused.append(gateway.busy())
-        paused[0].signal(signal.SIGSTOP)
-
     tool = long_tool("while_paused")
-    text, error, stalled = gateway.stream(tool, pause)
-    assert error is None
-    jsonschema_rs.validate(LONG, json.loads(text))
+    answer, paused = gateway.stream(tool, signal.SIGSTOP)
+    assert answer.is_whole()
     assert gateway.is_answered(tool)
     states = gateway.states()
     assert [state["circuit"] for state in states.values()].count("closed") == 1
-    paused[0].signal(signal.SIGCONT)
+    paused.signal(signal.SIGCONT)
     recovered = gateway.wait(gateway.are_up(*gateway.engines), "it takes requests again")
-    print(
-        f"\npaused: the answer went on after {stalled:.1f} s, the engine was used {recovered:.1f} s after it ran"
-    )
+    print(f"\npaused: the answer went on after {answer.stalled_s:.1f} s", end="")
+    print(f", the engine was used {recovered:.1f} s after it ran")
 
 
 def test_what_engines_have_read_is_served_while_the_store_is_down_and_the_rest_refused(place):
@@ -208,30 +223,23 @@ def test_what_engines_have_read_is_served_while_the_store_is_down_and_the_rest_r
 def test_an_answer_goes_on_elsewhere_when_its_engine_is_killed_and_the_last_engine_is_named(place):
     """Then one is started anew, and the store has lost everything: the gateway publishes it again."""
     starting, redis, gateway = place
-    killed = []
-
-    def kill():
-        killed.append(gateway.busy())
-        killed[-1].signal(signal.SIGKILL)
-
     tool = long_tool("while_killed")
-    text, error, stalled = gateway.stream(tool, kill)
-    assert error is None
-    jsonschema_rs.validate(LONG, json.loads(text))
-    print(f"\nkilled: the answer went on after {stalled:.2f} s")
+    answer, killed = gateway.stream(tool, signal.SIGKILL)
+    assert answer.is_whole()
+    print(f"\nkilled: the answer went on after {answer.stalled_s:.2f} s")
 
-    _, error, _ = gateway.stream(tool, kill)
-    assert {engine.port for engine in killed} == {engine.port for engine in gateway.engines}
-    assert error["code"] == "engine_failed"
-    assert f"127.0.0.1:{killed[1].port}" in error["message"]
+    answer, last = gateway.stream(tool, signal.SIGKILL)
+    assert {killed, last} == {*gateway.engines}
+    assert answer.error["code"] == "engine_failed"
+    assert f"127.0.0.1:{last.port}" in answer.error["message"]
     gateway.wait(are_dead, "both are found dead")
     refused = gateway.ask(tool)
     assert refused.status_code == 503
-    assert all(f"127.0.0.1:{engine.port}" in refused.json()["error"]["message"] for engine in killed)
+    assert all(f"127.0.0.1:{engine.port}" in refused.json()["error"]["message"] for engine in (killed, last))
 
     redis.kill()
     redis.start()
-    with once_ready(starting(port=killed[0].port)) as again:
+    with once_ready(starting(port=killed.port)) as again:
         recovered = gateway.wait(gateway.are_up(again), "it takes requests again")
         print(f"started anew: used {recovered:.1f} s after it answered")
         assert gateway.is_answered(tool)

@@ -22,6 +22,7 @@ from compiler.guard.guarded_tokens import GuardedTokens
 from runtime.engines import delivery, verified_output
 from runtime.engines.remote import RemoteRuntime
 from runtime.engines.replicas import Replicas
+from runtime.engines.request_mark import read_request_mark
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, NoEngine, PromptTooLong, RequestRefused
 from runtime.events import FinishReason
@@ -90,8 +91,9 @@ async def test_a_call_that_has_no_room_is_left_out_and_the_text_goes_on(text, pl
         assert (end.reason, end.closed_by) == (FinishReason.LENGTH, None)
         assert (end.stats.num_output_tokens, end.stats.num_refused_tokens) == (8, 0)
         first, second = stand_in.requests
-        assert "logit_bias" not in first
-        assert second["logit_bias"] == {str(begin): -100.0}
+        marks = [read_request_mark(stand_in.grammar_in(body), SECRET) for body in (first, second)]
+        assert [mark.left_out_ids for mark in marks] == [(), (begin,)]
+        assert "logit_bias" not in first | second
         assert len(second["prompt"]) == len(first["prompt"]) + place
 
 

@@ -3,16 +3,13 @@
 import asyncio
 import random
 import threading
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import asynccontextmanager
 
 import pytest
-from completions_server import SECRET, StandIn, is_canary
+from completions_server import SECRET, StandIn
 from remote_engines import (
     GUARDED,
-    SETTINGS,
     TOOLS,
-    WATCH,
     answer_of,
     assert_valid,
     events_of,
@@ -60,121 +57,6 @@ async def test_an_engine_that_breaks_off_is_replaced_by_another(text, fault, pla
         stand_ins[0].num_faults = 1
         calls, _ = await answer_of(remote, remote.request(lookup))
         assert calls
-
-
-FEW = 5
-
-
-@dataclass
-class FullStandIn(StandIn):
-    """While it `is_full`, canaries and requests for few tokens wait in its queue."""
-
-    is_full: bool = False
-    num_waited: int = 0
-
-    def must_wait(self, body):
-        return is_canary(body) or body["max_tokens"] <= FEW
-
-    async def complete(self, body, receive, send):
-        if self.is_full and self.must_wait(body):
-            self.num_waited += 1
-            while self.is_full:
-                await asyncio.sleep(0.01)
-        await super().complete(body, receive, send)
-
-
-class StuckStandIn(FullStandIn):
-    """While it `is_full`, no request with a grammar begins; all others do."""
-
-    def must_wait(self, body):
-        return self.grammar_in(body) is not None
-
-
-@pytest.fixture
-def short_canary(monkeypatch):
-    monkeypatch.setattr("runtime.engines.canary.TIMEOUT_S", 1.0)
-    monkeypatch.setattr("runtime.engines.canary.CALL_S", 0.3)
-
-
-async def health_while_it_writes(remote, stand_in, request, is_enough):
-    """The health after an answer has been read until it is enough, while canaries wait."""
-    stand_in.is_full, stand_in.token_s = True, 0.005
-    async with aclosing(remote.runtime.generate(request)) as events:
-        async for _ in events:
-            if is_enough(health := await remote.runtime.health()):
-                return health
-    raise AssertionError("the answer ended before that")
-
-
-async def test_an_engine_that_is_only_full_keeps_its_requests(text, short_canary):
-    """A llama-server with a queue of a minute was used by nobody for as long, and cut its answers off."""
-    stand_in = FullStandIn(text, end_bias=-50)
-    often = replace(SETTINGS, watch=replace(WATCH, canary_s=0.1))
-    async with remote_over(text, stand_in, settings=often) as remote:
-        long = remote.request(max_tokens=3_000)
-        health = await health_while_it_writes(
-            remote, stand_in, long, lambda health: not health.is_ready or stand_in.num_waited >= 6
-        )
-        assert health.is_ready, health.reason
-        idle = await remote.settled(lambda health: not health.is_ready)
-        assert "did not finish the canary" in idle.reason
-
-
-async def test_an_engine_where_grammars_are_stuck_is_not_excused_for_being_full(text, short_canary):
-    """Requests without a grammar, for which it goes on to write, would keep it in use for ever."""
-    stand_in = StuckStandIn(text, end_bias=-50)
-    often = replace(SETTINGS, watch=replace(WATCH, canary_s=0.1))
-    async with remote_over(text, stand_in, settings=often) as remote:
-        plain = remote.request(max_tokens=3_000)
-        health = await health_while_it_writes(remote, stand_in, plain, lambda health: not health.is_ready)
-        assert "began no answer with one" in health.reason
-
-
-async def test_requests_that_wait_for_long_in_a_full_engine_leave_it_in_use(text):
-    """Three in a row, of several clients, would open its circuit if nothing were written meanwhile."""
-    stand_in = FullStandIn(text, end_bias=-50)
-    impatient = replace(SETTINGS, watch=replace(WATCH, stall_s=0.4, probe_s=1))
-
-    async def waiting_is_given_up():
-        for client_id in ("one", "other"):
-            with pytest.raises(EngineFault, match="stopped answering"):
-                await events_of(remote, remote.request(max_tokens=FEW, client_id=client_id))
-
-    async with remote_over(text, stand_in, settings=impatient) as remote:
-        stand_in.is_full, stand_in.token_s = True, 0.005
-        async with aclosing(remote.runtime.generate(remote.request(max_tokens=3_000))) as events:
-            waiting = asyncio.create_task(waiting_is_given_up())
-            async for _ in events:
-                if waiting.done():
-                    break
-        await waiting
-        [engine] = (await remote.runtime.health()).engines
-        assert (engine.circuit, engine.num_failed) == ("closed", 4)
-        while (await remote.runtime.health()).is_ready:
-            await waiting_is_given_up()
-
-
-async def test_a_full_engine_that_dies_is_noticed_before_its_canary_ends(text):
-    stand_in = FullStandIn(text)
-    async with remote_over(
-        text, stand_in, settings=replace(SETTINGS, watch=replace(WATCH, canary_s=0.1))
-    ) as remote:
-        stand_in.is_full = True
-        await until(lambda: stand_in.num_waited)
-        stand_in.is_healthy = False
-        health = await remote.settled(lambda health: not health.is_ready)
-        assert "not healthy" in health.reason
-
-
-async def test_an_engine_that_refused_tokens_is_not_excused_for_being_full(text, short_canary):
-    stand_in = FullStandIn(text, end_bias=-50)
-    settings = replace(SETTINGS, jump_forward=False, watch=replace(WATCH, probe_s=0.01))
-    async with remote_over(text, stand_in, settings=settings) as remote:
-        lookup = await remote.grammar(tools=TOOLS[:1])
-        stand_in.writes, stand_in.num_faults = {12: forbidden(text)}, 1
-        long = remote.request(lookup, max_tokens=3_000)
-        health = await health_while_it_writes(remote, stand_in, long, lambda health: not health.is_ready)
-        assert "did not finish the canary" in health.reason
 
 
 async def test_an_engine_whose_answers_have_no_end_takes_no_requests(text):
@@ -373,7 +255,7 @@ async def test_a_canary_that_fails_while_it_is_stopped_is_stopped(text, num_turn
     grammars = GrammarCache(None, secret=SECRET)
     sent = MarkedGrammars(SECRET, TokenBytes(text.vocabulary), PublishedGrammars())
     sent.start(grammars)
-    canary = Canary(text, grammars, sent)
+    canary = Canary(text, grammars, sent, SECRET)
     checking = asyncio.create_task(canary.check(Failing(), ServedModel("m", None)))
     await until(lambda: len(asyncio.all_tasks()) > 3)
     fails.set()

@@ -114,6 +114,23 @@ def test_an_engines_spans_belong_to_the_callers_trace(engines):
     assert 'callgate_tokens_rescued_total{gen_ai_request_model="big"' not in scraped
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("retry_after", "told"), [("", "1"), ("7", "7")])
+def test_what_full_engines_refuse_says_when_to_try_again(engines, stream, retry_after, told):
+    client, stand_ins = engines
+    for stand_in in stand_ins:
+        stand_in.status, stand_in.retry_after = 429, retry_after
+    refused = client.post("/v1/chat/completions", json={"model": "big", "messages": HELLO, "stream": stream})
+    for stand_in in stand_ins:
+        stand_in.status = 200
+    assert refused.status_code == 429
+    assert refused.headers["Retry-After"] == told
+    assert refused.json()["error"]["code"] == "engine_full"
+    assert "has no room for the request" in refused.json()["error"]["message"]
+    answer = client.post("/v1/chat/completions", json={"model": "big", "messages": HELLO, "max_tokens": 5})
+    assert answer.status_code == 200
+
+
 def test_a_streamed_call_has_valid_arguments(openai_client):
     stream = openai_client.chat.completions.create(
         model="big", messages=HELLO, tools=TOOLS, tool_choice=NAMED, max_tokens=80, stream=True

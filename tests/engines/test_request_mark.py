@@ -40,6 +40,11 @@ def test_a_mark_says_what_is_written_already():
     assert read_request_mark(text, SECRET) == RequestMark(RECIPE, written_ids=(5, 0, 151_643))
 
 
+def test_a_mark_says_what_is_left_out():
+    text = spell_request_mark(RECIPE, is_thinking=False, secret=SECRET, left_out_ids=(7, 151_657))
+    assert read_request_mark(text, SECRET) == RequestMark(RECIPE, left_out_ids=(7, 151_657))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_any_name_stays_in_the_comment(name):
     recipe = GrammarRecipe("d", "hermes", ((name, "a"),), ToolChoice())

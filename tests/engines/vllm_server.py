@@ -39,5 +39,11 @@ def _variables(_: Path) -> dict[str, str]:
     }
 
 
+SPECULATING = (
+    "--speculative-config",
+    '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1, "prompt_lookup_max": 3}',
+)
+"""It drafts what once followed the last one to three tokens, and writes several tokens a step if they agree."""
+
 VLLM = EngineKind("vllm", _command, _variables)
 starting_vllm, running_vllm = partial(starting, VLLM), partial(running, VLLM)

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from completions_server import LikelyToken, StandIn, is_canary
+from completions_server import LikelyToken, StandIn, is_canary, joined
 from generate_server import SglangStandIn
 from pluginless_servers import LlamaStandIn, StockStandIn
 
@@ -203,24 +203,6 @@ class SeededLlama(Seeded, LlamaStandIn):
         """The log probability of a token, and the highest ones."""
         tops = [{"id": other, "logprob": logprob} for other, logprob in token.top]
         return {"id": token, "logprob": token.logprob, "top_logprobs": tops}
-
-
-def joined(tokens: Iterator[Any], most: int) -> Iterator[Any]:
-    """Pairs of token ids and how the answer ends, with up to so many tokens that came one by one."""
-    held: list[int] = []
-    for ids, ended_by in tokens:
-        if not isinstance(ids, list):  # a fault
-            if held:
-                yield held, None
-            held = []
-            yield ids, ended_by
-            continue
-        held += ids
-        if ended_by is not None or len(held) >= most:
-            yield held, ended_by
-            held = []
-    if held:
-        yield held, None
 
 
 def log_probabilities(
