@@ -29,9 +29,10 @@ from compiler.guard.string_bounds import UNBOUNDED, LengthBound
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
-from compiler.regular.ecma import MAX_COUNT, PatternError
+from compiler.regular.ecma import MAX_COUNT
 from compiler.regular.formats import COMPILED_AHEAD
 from compiler.regular.language import PatternCondition, language
+from compiler.regular.pattern_tree import PatternError
 from compiler.report import Note, Verdict
 from compiler.scalars.char_encoding import QUOTE, CharEncoding, any_json_char, as_json
 from compiler.scalars.counted_repetition import CountedRepetition
