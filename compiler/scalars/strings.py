@@ -46,7 +46,7 @@ from compiler.scalars.length_bounds import (
     other_than,
 )
 from compiler.scalars.string_constraint import LOWER_COUNTS, StringConstraint
-from compiler.scalars.text_rules import text_rules
+from compiler.scalars.text_rules import TextRules
 from compiler.vocabulary import KEY_MARK
 
 
@@ -292,7 +292,7 @@ class StringLowering:
             texts = texts.without(self.left_out)
         if texts is None:
             return None
-        body = text_rules(
+        text_rules = TextRules(
             texts,
             self.rules,
             encode=self.encode,
@@ -300,7 +300,7 @@ class StringLowering:
             close=self.close,
             ahead=self.ahead,
         )
-        return LoweredString(body)
+        return LoweredString(text_rules.lower())
 
     def _lower_suffix(self, suffix: Suffix) -> Expr:
         """The texts of a suffix, each followed by `close`."""
