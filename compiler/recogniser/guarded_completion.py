@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from typing import NamedTuple
 
@@ -78,7 +79,8 @@ class Attempt:
         return self.node.advance(self.byte) if self.byte else self.node
 
 
-class _Repeating(NamedTuple):
+@dataclass(frozen=True)
+class _Repeating:
     """What an attempt led to: `rest`, which would complete the text of `node`, repeats an element.
 
     If the attempt was in vain, this waits in the queue until others as short were tried.
@@ -93,7 +95,7 @@ class _Repeating(NamedTuple):
         """The bytes of the text and of the completion together."""
         return len(self.node.text) + len(self.rest)
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """Minus the number of elements before the repetition."""
         return -_advanced(self.node, self.rest[: self.repetition.end]).num_new

@@ -47,7 +47,7 @@ def test_the_search_for_a_completion_ends(monkeypatch):
 
 @pytest.mark.parametrize(("pad", "num_attempts"), [("", 300), ("x" * 500, 58), ([[]] * 50, 29)])
 def test_attempts_that_read_more_count_more(pad, num_attempts):
-    """Else each of 30,000 attempts could read 120 kB: a schema of 4 kB would hold a thread for a minute."""
+    """Else each of 40,000 attempts could read 120 kB: a schema of 4 kB would hold a thread for a minute."""
     padded = {"properties": {"pad": {"const": pad}, "of": INNER}, "required": ["pad", "of"]}
     schema = {**HARD, "items": {"type": "object", **padded, "additionalProperties": False}}
     recogniser, budget = (
