@@ -24,10 +24,11 @@ from compiler.recogniser.search_budget import SearchBudget
 from compiler.vocabulary import KEY_MARK
 
 _BYTES_AN_ATTEMPT = 64
-"""An attempt counts once more for every so many bytes up to the repetition, for the grammar reads these. What
-is behind them is only spelled out, which takes no time."""
+"""An attempt counts once more for every so many bytes that the grammar reads."""
 _PIECES_AN_ATTEMPT = 16
-"""The same for pieces (see `PIECES`), for the guard reads these: a bracket takes it as long as a text."""
+"""The same for pieces that the guard reads (see `PIECES`): a bracket takes it as long as a text."""
+_SPELLED_AN_ATTEMPT = 1 << 14
+"""The same for bytes that are only spelled out, as those behind the repetition are."""
 _MAX_FRUITLESS = 120
 """The attempts, one after another, that a hasty search lets get no further before it tries longer ones."""
 _MAX_GROWTH = 8
@@ -222,9 +223,12 @@ class _Search(ABC):
         repetition = first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
-        num_pieces, num_bytes = repetition.num_pieces, repetition.end
-        budget.spend_attempts(num_pieces // _PIECES_AN_ATTEMPT + num_bytes // _BYTES_AN_ATTEMPT)
         found = _Repeating(node, rest, repetition)
+        budget.spend_attempts(
+            found.length // _SPELLED_AN_ATTEMPT
+            + repetition.num_pieces // _PIECES_AN_ATTEMPT
+            + self._num_read(repetition) // _BYTES_AN_ATTEMPT
+        )
         if found.length > self._longest:
             self._longer.push(rank, [attempt])
         elif attempt.byte and self._is_in_vain(found, rank):
@@ -232,6 +236,10 @@ class _Search(ABC):
         else:
             self._deviate(found)
         return None
+
+    @abstractmethod
+    def _num_read(self, repetition: RepeatedElement) -> int:
+        """How many bytes of a completion the grammar reads to get past a repetition."""
 
     @abstractmethod
     def _is_in_vain(self, found: _Repeating, rank: int) -> bool:
@@ -260,6 +268,9 @@ class _DirectSearch(_Search):
     def is_open(self) -> bool:
         """Whether an element was found lately, attempts are left, and no text was too long."""
         return bool(self._attempts) and not self._longer and self._num_in_vain <= _MAX_FRUITLESS
+
+    def _num_read(self, repetition: RepeatedElement) -> int:
+        return repetition.start
 
     def _is_in_vain(self, found: _Repeating, rank: int) -> bool:  # noqa: ARG002 - other searches need it
         return self._is_inside(_place(found.repetition.holder))
@@ -302,6 +313,9 @@ class _FurthestFirst(_Search):
         if not self._attempts or self._num_in_vain > self._patience:
             self._allow_more()
         return super().step(budget)
+
+    def _num_read(self, repetition: RepeatedElement) -> int:
+        return repetition.end
 
     def _is_in_vain(self, found: _Repeating, rank: int) -> bool:
         return rank <= found.rank

@@ -117,7 +117,7 @@ FLAGS = {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems
         ({"type": "number", "minimum": 21, "maximum": 21.5, "multipleOf": 0.01}, 51),
         ({"type": "string", "maxLength": 2}, 64),
         ({"type": "string", "minLength": 40}, 60),
-        ({"type": "string", "minLength": 100}, 64),
+        ({"type": "string", "minLength": 500}, 60),
         ({"type": "string", "format": "uuid"}, 64),
         (FLAGS, 16),
         (POINT, 64),

@@ -45,11 +45,15 @@ def test_the_search_for_a_completion_ends(monkeypatch):
         closer.minimum()
 
 
-@pytest.mark.parametrize(("pad", "num_attempts"), [("", 300), ("x" * 500, 58), ([[]] * 50, 29)])
-def test_attempts_that_read_more_count_more(pad, num_attempts):
+@pytest.mark.parametrize(
+    ("before", "behind", "num_attempts"),
+    [("", "", 300), ("x" * 500, "", 152), ([[]] * 50, "", 29), ("", "x" * 200_000, 23)],
+)
+def test_attempts_that_read_or_spell_more_count_more(before, behind, num_attempts):
     """Else each of 40,000 attempts could read 120 kB: a schema of 4 kB would hold a thread for a minute."""
-    padded = {"properties": {"pad": {"const": pad}, "of": INNER}, "required": ["pad", "of"]}
-    schema = {**HARD, "items": {"type": "object", **padded, "additionalProperties": False}}
+    padded = {"properties": {"pad": {"const": before}, "of": INNER}, "required": ["pad", "of"]}
+    hard = {**HARD, "items": {"type": "object", **padded, "additionalProperties": False}}
+    schema = {"type": "array", "prefixItems": [hard, {"const": behind}], "minItems": 2}
     recogniser, budget = (
         Recogniser.of(compile_schema(schema, tokenizer=VOCABULARY).network),
         SearchBudget(300),
