@@ -11,7 +11,8 @@ from compiler.linker.linker import LinkedGrammar, link
 from compiler.lowering.json_text import JsonFormatting
 from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.prepared_vocabulary import VocabularySource, prepare
-from compiler.regular.ecma import PatternError, parse
+from compiler.regular.ecma import parse
+from compiler.regular.pattern_tree import PatternError
 from compiler.report import EnforcementReport
 from compiler.scalars.strings import StringLowering
 from compiler.scalars.unquoted_strings import raw_texts

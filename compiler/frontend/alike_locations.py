@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from compiler.frontend.keywords import DESCRIPTIONS, LISTS, MAPS, SINGLE, references_of
+from compiler.frontend.keywords import DESCRIPTIONS, LISTS, MAPS, SINGLE
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from toolspecs.json_pointer import child
 
@@ -85,12 +85,13 @@ class AlikeLocations:
     def _around_targets(self) -> set[str]:
         """The pointers of the places to which references lead, and of all that these are inside of."""
         pointers: set[str] = set()
-        for pointer, schema in self._source_map.subschemas.items():
-            for _, uri in references_of(schema):
-                target = self._source_map.references.target(pointer, uri)
-                while target is not None and target not in pointers:
-                    pointers.add(target)
-                    target = target.rpartition("/")[0] if "/" in target else None
+        references = self._source_map.references
+        for pointer, schema in references.subschemas.items():
+            for target in references.targets(pointer, schema):
+                around: str | None = target
+                while around is not None and around not in pointers:
+                    pointers.add(around)
+                    around = around.rpartition("/")[0] if "/" in around else None
         return pointers
 
 

@@ -14,8 +14,8 @@ from compiler.frontend.dialect_dependent import dialect_dependent
 from compiler.frontend.disputed_texts import left_out
 from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, ignored_by_draft, short_pointer
 from compiler.frontend.last_steps import applied_schemas
+from compiler.frontend.references import References
 from compiler.frontend.report_parts import ReportPart
-from compiler.frontend.source_map import SourceMap
 from compiler.regular.formats import FORMATS
 from compiler.report import IGNORED, EnforcementReport, ReportEntry, Verdict
 from toolspecs.json_pointer import child
@@ -43,16 +43,15 @@ _Verdict = tuple[Verdict, Mapping[str, None]]
 _UNNOTED: _Verdict = (Verdict.EXACT, {})
 
 
-def final_report(parts: Sequence[ReportPart], source_map: SourceMap, draft: int) -> EnforcementReport:
+def final_report(parts: Sequence[ReportPart], references: References, draft: int) -> EnforcementReport:
     """The verdict on every keyword of the document except those that only structure or describe it.
 
     Raises:
         UnsupportedSchema: the report would repeat too many parts.
     """
-    schemas = source_map.subschemas
+    schemas = references.subschemas
     ignored = {pointer: ignored_by_draft(schema, draft) for pointer, schema in schemas.items()}
-    verdicts = _Verdicts(source_map, (*parts, *_moved_parts(parts)), ignored)
-    references = source_map.references
+    verdicts = _Verdicts(references, (*parts, *_moved_parts(parts)), ignored)
     disputed = left_out(applied_schemas(references.document, references.documents), draft)
     entries = [
         entry
@@ -151,7 +150,7 @@ class _Verdicts:
     """
 
     def __init__(
-        self, source_map: SourceMap, parts: Collection[ReportPart], ignored: Mapping[str, Mapping[str, str]]
+        self, references: References, parts: Collection[ReportPart], ignored: Mapping[str, Mapping[str, str]]
     ) -> None:
         self.ignored = ignored
         self.noted: dict[tuple[str, str], _Verdict] = {}
@@ -159,7 +158,7 @@ class _Verdicts:
             for pointer, keyword, verdict, note in part.notes:
                 before, texts = self.noted.get((pointer, keyword), _UNNOTED)
                 self.noted[pointer, keyword] = (_weaker(before, verdict), {**texts, note: None})
-        self._owners = source_map.owners()
+        self._owners = references.owners()
         self._lowered = self._applied({pointer for part in parts for pointer in part.lowered})
         self._by_schema: dict[str, _Verdict] = {}
 

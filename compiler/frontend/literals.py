@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import listed_values, located_in_all
 from compiler.regular.dfa import TooManyStates
-from compiler.regular.ecma import PatternError, parse
+from compiler.regular.ecma import parse
 from compiler.regular.engine_differences import may_be_disputed
 from compiler.regular.language import PatternCondition, language
+from compiler.regular.pattern_tree import PatternError
 from toolspecs.json_pointer import child
 
 _ODD = re.compile(r"[^\x20-\x7e]|^$")

@@ -1,17 +1,29 @@
-"""Where the references of a schema lead: `$ref` to pointers, identifiers and anchors, in it and elsewhere.
+"""The schemas of a document, and where their references lead: to pointers, identifiers and anchors.
 
 A pointer into another document is written as URI, `#` and pointer. Each reference has at most one target,
 that of the specification. `reference_graph` has all the targets that validators may see.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
-from compiler.frontend.keywords import children, document_pointer, located, resolve, split_uri
-from toolspecs.schemas.bundle import absolute
+from compiler.frontend.keywords import (
+    DEFINITIONS,
+    IN_PLACE,
+    IN_PLACE_LISTS,
+    IN_PLACE_MAPS,
+    children,
+    document_pointer,
+    located,
+    references_of,
+    resolve,
+    split_uri,
+)
+from toolspecs.json_pointer import child
+from toolspecs.schemas.bundle import REFERENCES, absolute
 from toolspecs.schemas.drafts import LAST_WITH_REF_ALONE, declared_draft, identifier_keyword
 
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
@@ -84,6 +96,52 @@ class References:
     def contents(self) -> Mapping[str, Any]:
         """The document, under "", and the others by URI."""
         return {"": self.document, **self.documents}
+
+    @cached_property
+    def subschemas(self) -> Mapping[str, Mapping[str, Any]]:
+        """The schemas of the document by pointer, in its order, then those that only references lead to."""
+        schemas: dict[str, Mapping[str, Any]] = {}
+        starts = [""]
+        while starts:
+            if (start := starts.pop()) in schemas:
+                continue
+            for pointer, schema in located(self.at(start), start):
+                if pointer not in schemas:
+                    schemas[pointer] = schema
+                    starts += [target for target in self.targets(pointer, schema) if target not in schemas]
+        return schemas
+
+    def owners(self) -> Mapping[str, list[tuple[str, str]]]:
+        """By the pointer of each schema the keywords that hold it or refer to it, each with its pointer."""
+        owners: dict[str, list[tuple[str, str]]] = {}
+        for pointer, schema in self.subschemas.items():
+            for keyword, value in schema.items():
+                if keyword in REFERENCES and isinstance(value, str):
+                    inner = self.in_place(pointer, keyword, value)
+                elif keyword in DEFINITIONS:
+                    continue
+                else:
+                    inner = (at for at, _ in children(pointer, {keyword: value}))
+                for at in inner:
+                    owners.setdefault(at, []).append((pointer, keyword))
+        return owners
+
+    def targets(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
+        """The pointers of the schemas that a schema refers to."""
+        targets = (self.target(pointer, uri) for _, uri in references_of(schema))
+        return [target for target in targets if target is not None]
+
+    def in_place(self, pointer: str, keyword: str, value: Any) -> Iterator[str]:
+        """The schemas under a keyword that apply to the same value as the one at `pointer`."""
+        if keyword in IN_PLACE:
+            yield child(pointer, keyword)
+        elif keyword in IN_PLACE_LISTS and isinstance(value, list):
+            yield from (child(pointer, keyword, str(i)) for i in range(len(value)))
+        elif keyword in IN_PLACE_MAPS and isinstance(value, dict):
+            yield from (child(pointer, keyword, key) for key in value)
+        elif keyword in REFERENCES and isinstance(value, str):
+            target = self.target(pointer, value)
+            yield from () if target is None else (target,)
 
     @cached_property
     def _bases(self) -> Mapping[str, str]:

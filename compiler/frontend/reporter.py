@@ -204,7 +204,7 @@ class Reporter:
 
     def report(self) -> EnforcementReport:
         """The verdict on every keyword of the document except those that only structure or describe it."""
-        return final_report(self._parts, self._source_map, self._draft)
+        return final_report(self._parts, self._source_map.references, self._draft)
 
 
 def _lets_items_repeat(schema: Mapping[str, Any]) -> bool:

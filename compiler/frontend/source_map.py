@@ -8,7 +8,6 @@ costs order and wording, not soundness.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -16,16 +15,10 @@ import jsonschema_rs
 
 from compiler.frontend.folded_patterns import unfolded
 from compiler.frontend.keywords import (
-    DEFINITIONS,
     IN_PLACE,
-    IN_PLACE_LISTS,
-    IN_PLACE_MAPS,
     TYPES,
-    children,
     have_references,
-    located,
     may_have_type,
-    references_of,
 )
 from compiler.frontend.references import References
 from toolspecs.json_pointer import child
@@ -295,40 +288,6 @@ class SourceMap:
                 child(pointer, keyword) for keyword in keywords if isinstance(schema.get(keyword), dict)
             )
 
-    @cached_property
-    def subschemas(self) -> Mapping[str, Mapping[str, Any]]:
-        """The schemas of the document by pointer, in its order, then those that only references lead to."""
-        schemas: dict[str, Mapping[str, Any]] = {}
-        starts = [""]
-        while starts:
-            if (start := starts.pop()) in schemas:
-                continue
-            for pointer, schema in located(self.at(start), start):
-                if pointer not in schemas:
-                    schemas[pointer] = schema
-                    starts += [target for target in self._targets(pointer, schema) if target not in schemas]
-        return schemas
-
-    def owners(self) -> Mapping[str, list[tuple[str, str]]]:
-        """By the pointer of each schema the keywords that hold it or refer to it, each with its pointer."""
-        owners: dict[str, list[tuple[str, str]]] = {}
-        for pointer, schema in self.subschemas.items():
-            for keyword, value in schema.items():
-                if keyword in REFERENCES and isinstance(value, str):
-                    inner = self._in_place(pointer, keyword, value)
-                elif keyword in DEFINITIONS:
-                    continue
-                else:
-                    inner = (at for at, _ in children(pointer, {keyword: value}))
-                for at in inner:
-                    owners.setdefault(at, []).append((pointer, keyword))
-        return owners
-
-    def _targets(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
-        """The pointers of the schemas that a schema refers to."""
-        targets = (self.references.target(pointer, uri) for _, uri in references_of(schema))
-        return [target for target in targets if target is not None]
-
     def _location(self, starts: tuple[str, ...], around: SchemaLocation) -> SchemaLocation:
         """The location at which the schemas `starts` apply, inside the location `around`."""
         if not starts:
@@ -360,7 +319,7 @@ class SourceMap:
             for keyword, value in schema.items():
                 if keyword == "properties":
                     paths_of.setdefault(pointer, {})[branches] = None
-                for inner in self._in_place(pointer, keyword, value):
+                for inner in self.references.in_place(pointer, keyword, value):
                     within = branches if keyword in _NO_BRANCH or inner in branches else (*branches, inner)
                     self._collect(inner, within, paths_of, visits)
         paths_of.setdefault(pointer, {})[branches] = None
@@ -398,15 +357,3 @@ class SourceMap:
         siblings = pointer.rpartition("/")[0]
         listed = self.at(siblings)
         return isinstance(listed, list) and all(f"{siblings}/{i}" in unfit for i in range(len(listed)))
-
-    def _in_place(self, pointer: str, keyword: str, value: Any) -> Iterator[str]:
-        """The schemas under a keyword that apply to the same location as the one at `pointer`."""
-        if keyword in IN_PLACE:
-            yield child(pointer, keyword)
-        elif keyword in IN_PLACE_LISTS and isinstance(value, list):
-            yield from (child(pointer, keyword, str(i)) for i in range(len(value)))
-        elif keyword in IN_PLACE_MAPS and isinstance(value, dict):
-            yield from (child(pointer, keyword, key) for key in value)
-        elif keyword in REFERENCES and isinstance(value, str):
-            target = self.references.target(pointer, value)
-            yield from () if target is None else (target,)

@@ -12,7 +12,8 @@ from lark.grammar import NonTerminal, Rule
 from lark.lexer import Pattern, PatternRE, TerminalDef
 from lark.load_grammar import Grammar
 
-from compiler.regular.ecma import PatternError, Repetition, parse
+from compiler.regular.ecma import parse
+from compiler.regular.pattern_tree import PatternError, Repetition
 
 _LAST_COUNT = re.compile(r"(.*[^*+?}])([*?]|\{0,\d*\})(\)*)", re.DOTALL)
 """A pattern, the count of what it repeats, and what closes its groups."""

@@ -15,17 +15,10 @@ from functools import cache
 from compiler.lark.lark_source import ATOMS, LarkSource
 from compiler.regular import charset
 from compiler.regular.dfa import Dfa, TooManyStates
-from compiler.regular.ecma import (
-    Assertion,
-    Chars,
-    Lookaround,
-    PatternError,
-    Repetition,
-    nodes,
-    parse,
-)
+from compiler.regular.ecma import parse
 from compiler.regular.language import whole_texts
 from compiler.regular.leftmost_first import taken_in_part
+from compiler.regular.pattern_tree import Assertion, Chars, Lookaround, PatternError, Repetition, nodes
 
 _LAZY = re.compile(r"[*+?}]\?")
 _FOLDED = re.compile(r"\(\?i:((?:\\.|[^\\()\[\]{}|*+?.^$])*)\)", re.DOTALL)

@@ -114,7 +114,7 @@ def _without_repetition(
     if repetition is None:
         yield ending + rest if completed.is_complete else None
         return
-    start, end, _ = repetition
+    start, end = repetition[:2]
     start += len(rest[start:]) - len(rest[start:].lstrip(_SEPARATORS))
     for behind in (rest[end + 1 :], rest[end:]):  # what shows that a number repeats is behind it
         yield _if_complete(node, ending + rest[:start] + planned_item + behind)

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from typing import NamedTuple
 
@@ -22,10 +23,12 @@ from compiler.recogniser.repetitions import PIECES, RepeatedElement, first_repet
 from compiler.recogniser.search_budget import SearchBudget
 from compiler.vocabulary import KEY_MARK
 
-_BYTES_AN_ATTEMPT = 512
-"""An attempt counts once more for every so many bytes of its text."""
-_MARKED_BYTES_AN_ATTEMPT = 128
-"""The same where keys are marked, which takes longer to read."""
+_BYTES_AN_ATTEMPT = 64
+"""An attempt counts once more for every so many bytes that the grammar reads."""
+_PIECES_AN_ATTEMPT = 16
+"""The same for pieces that the guard reads (see `PIECES`): a bracket takes it as long as a text."""
+_SPELLED_AN_ATTEMPT = 1 << 14
+"""The same for bytes that are only spelled out, as those behind the repetition are."""
 _MAX_FRUITLESS = 120
 """The attempts, one after another, that a hasty search lets get no further before it tries longer ones."""
 _MAX_GROWTH = 8
@@ -62,26 +65,50 @@ class SearchNode:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt to write `byte` after a node, then the grammar's completion.
-
-    Without a byte, the node's own completion repeats an element: deviate from that.
-    """
+    """An attempt to write `byte` after a node, if there is one, then the grammar's completion."""
 
     node: SearchNode
-    byte: bytes | None
+    byte: bytes = b""
 
     @property
     def length(self) -> int:
         """The bytes of the text and of the completion together."""
-        return len(self.node.text) + self.node.state.cost + (self.byte is not None)
+        return len(self.node.text) + self.node.state.cost + len(self.byte)
 
     def begun(self) -> SearchNode | None:
         """The node after the byte; None if the grammar or the guard does not allow it."""
-        return self.node if self.byte is None else self.node.advance(self.byte)
+        return self.node.advance(self.byte) if self.byte else self.node
+
+
+@dataclass(frozen=True)
+class _Repeating:
+    """What an attempt led to: `rest`, which would complete the text of `node`, repeats an element.
+
+    If the attempt was in vain, this waits in the queue until others as short were tried.
+    """
+
+    node: SearchNode
+    rest: bytes
+    repetition: RepeatedElement
+
+    @property
+    def length(self) -> int:
+        """The bytes of the text and of the completion together."""
+        return len(self.node.text) + len(self.rest)
+
+    @cached_property
+    def rank(self) -> int:
+        """Minus the number of elements before the repetition."""
+        return -_advanced(self.node, self.rest[: self.repetition.end]).num_new
+
+    def replacing(self) -> Iterator[Attempt]:
+        """The attempts to write another element in place of the repeated one."""
+        start, end = self.repetition[:2]
+        return deviations(_advanced(self.node, self.rest[:start]), self.rest[start : end + 1])
 
 
 class _Queued(NamedTuple):
-    """An attempt that waits to be tried, with others after it; the least is tried next.
+    """An attempt that waits to be tried or to be followed, with others after it; the least is next.
 
     `rank` is minus the number of elements before the repetition to be avoided, so that the attempts that get
     furthest go first, and the shortest among them. `order` makes equal ones differ.
@@ -90,8 +117,8 @@ class _Queued(NamedTuple):
     rank: int
     length: float
     order: int
-    attempt: Attempt
-    others: Iterator[Attempt]
+    attempt: Attempt | _Repeating
+    others: Iterator[Attempt | _Repeating]
     """Attempts of the same rank. They are made one by one, since a long text has very many."""
 
 
@@ -105,7 +132,7 @@ class _Queue:
     def __bool__(self) -> bool:
         return bool(self._heap)
 
-    def push(self, rank: int, attempts: Iterable[Attempt], penalty: float = 0) -> None:
+    def push(self, rank: int, attempts: Iterable[Attempt | _Repeating], penalty: float = 0) -> None:
         """Add attempts of one rank; each counts as longer by `penalty` bytes."""
         others = iter(attempts)
         if (attempt := next(others, None)) is not None:
@@ -122,7 +149,7 @@ class _Queue:
         for queued in others:
             heapq.heappush(self._heap, queued._replace(order=next(self._order)))
 
-    def pop(self) -> tuple[int, Attempt]:
+    def pop(self) -> tuple[int, Attempt | _Repeating]:
         """Remove the attempt that is tried next, and return its rank and itself."""
         rank, _, order, attempt, others = self._heap[0]
         if (following := next(others, None)) is None:
@@ -158,31 +185,15 @@ def guarded_completion(state: ParserState, cursor: Cursor, budget: SearchBudget)
     raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
 
 
-class _Repeating(NamedTuple):
-    """What an attempt led to: `rest`, which would complete the text of `node`, repeats an element."""
-
-    attempt: Attempt
-    node: SearchNode
-    rest: bytes
-    repetition: RepeatedElement
-
-    def replacing(self) -> Iterator[Attempt]:
-        """The attempts to write another element in place of the repeated one."""
-        start, end, _ = self.repetition
-        return deviations(_advanced(self.node, self.rest[:start]), self.rest[start : end + 1])
-
-
 class _Search(ABC):
     """A search for a completion, one attempt after another."""
 
     def __init__(self, start: SearchNode, longest: float, *, is_newest_first: bool) -> None:
         self._attempts = _Queue(is_newest_first=is_newest_first)
-        self._attempts.push(0, [Attempt(start, None)])
+        self._attempts.push(0, [Attempt(start)])
         self._longest = longest
         self._longer = _Queue(is_newest_first=is_newest_first)
         """The attempts whose texts have more than `longest` bytes."""
-        marks_keys = start.cursor.plan.marks_keys
-        self._bytes_an_attempt = _MARKED_BYTES_AN_ATTEMPT if marks_keys else _BYTES_AN_ATTEMPT
         self._num_in_vain = 0
         """The attempts since one got further."""
         self.num_spent = 0
@@ -201,7 +212,10 @@ class _Search(ABC):
         """
         rank, attempt = self._attempts.pop()
         self._num_in_vain += 1
-        budget.spend_attempts(1 + attempt.length // self._bytes_an_attempt)
+        if isinstance(attempt, _Repeating):  # it was postponed
+            self._deviate(attempt)
+            return None
+        budget.spend_attempts(1)
         begun = attempt.begun()
         if begun is None:
             return None
@@ -209,19 +223,34 @@ class _Search(ABC):
         repetition = first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
-        if len(node.text) + len(rest) > self._longest:
+        found = _Repeating(node, rest, repetition)
+        budget.spend_attempts(
+            found.length // _SPELLED_AN_ATTEMPT
+            + repetition.num_pieces // _PIECES_AN_ATTEMPT
+            + self._num_read(repetition) // _BYTES_AN_ATTEMPT
+        )
+        if found.length > self._longest:
             self._longer.push(rank, [attempt])
+        elif attempt.byte and self._is_in_vain(found, rank):
+            self._attempts.push(rank, [found], penalty=0.5)  # first try others as short
         else:
-            self._avoid(_Repeating(attempt, node, rest, repetition), rank)
+            self._deviate(found)
         return None
 
     @abstractmethod
-    def _avoid(self, found: _Repeating, rank: int) -> None:
-        """Queue attempts to get past a repetition that an attempt of this rank led to."""
+    def _num_read(self, repetition: RepeatedElement) -> int:
+        """How many bytes of a completion the grammar reads to get past a repetition."""
 
-    def _postpone(self, found: _Repeating, rank: int) -> None:
-        """An attempt got no further: first try others as short."""
-        self._attempts.push(rank, [Attempt(found.node, None)], penalty=0.5)
+    @abstractmethod
+    def _is_in_vain(self, found: _Repeating, rank: int) -> bool:
+        """Whether an attempt of this rank got no further than others."""
+
+    @abstractmethod
+    def _deviate(self, found: _Repeating) -> None:
+        """Queue attempts to get past a repetition."""
+
+
+_Place = tuple[tuple[int, int, bytes], ...]
 
 
 class _DirectSearch(_Search):
@@ -240,15 +269,22 @@ class _DirectSearch(_Search):
         """Whether an element was found lately, attempts are left, and no text was too long."""
         return bool(self._attempts) and not self._longer and self._num_in_vain <= _MAX_FRUITLESS
 
-    def _avoid(self, found: _Repeating, rank: int) -> None:
+    def _num_read(self, repetition: RepeatedElement) -> int:
+        return repetition.start
+
+    def _is_in_vain(self, found: _Repeating, rank: int) -> bool:  # noqa: ARG002 - other searches need it
+        return self._is_inside(_place(found.repetition.holder))
+
+    def _deviate(self, found: _Repeating) -> None:
         place = _place(found.repetition.holder)
-        if not self._place or place[: len(self._place)] != self._place:
+        if not self._is_inside(place):
             self._attempts.drained()
             self._place, self._num_in_vain = place, 0
-        elif found.attempt.byte is not None:
-            self._postpone(found, rank)
-            return
-        self._attempts.push(rank, found.replacing())
+        self._attempts.push(0, found.replacing())
+
+    def _is_inside(self, place: _Place) -> bool:
+        """Whether the element that is looked for stands at a place, or around it."""
+        return bool(self._place) and place[: len(self._place)] == self._place
 
 
 class _FurthestFirst(_Search):
@@ -278,12 +314,14 @@ class _FurthestFirst(_Search):
             self._allow_more()
         return super().step(budget)
 
-    def _avoid(self, found: _Repeating, rank: int) -> None:
-        start, end, _ = found.repetition
-        reached = -_advanced(found.node, found.rest[:end]).num_new
-        if found.attempt.byte is not None and rank <= reached:
-            self._postpone(found, rank)
-            return
+    def _num_read(self, repetition: RepeatedElement) -> int:
+        return repetition.end
+
+    def _is_in_vain(self, found: _Repeating, rank: int) -> bool:
+        return rank <= found.rank
+
+    def _deviate(self, found: _Repeating) -> None:
+        reached, start = found.rank, found.repetition.start
         if reached < self._furthest:
             self._furthest, self._num_in_vain = reached, 0
         self._earlier.push(reached, deviations(found.node, found.rest[:start]))
@@ -297,9 +335,6 @@ class _FurthestFirst(_Search):
         self._attempts.absorb(self._longer.drained())
         self._longest *= 2 if is_exhausted else 1.5
         self._num_in_vain = 0
-
-
-_Place = tuple[tuple[int, int, bytes], ...]
 
 
 def _place(holder: OpenContainer | None) -> _Place:
@@ -319,12 +354,14 @@ def _completed(node: SearchNode, budget: SearchBudget) -> tuple[SearchNode, byte
     """
     rest = node.state.completion()
     ends = marked_key_ends(node.cursor, rest)
+    if ends:
+        budget.spend_attempts(len(rest) // _BYTES_AN_ATTEMPT)
     if ends and (after := node.advance(rest[: ends[-1]])) is not None:
         completed = after.state.advance(rest[ends[-1] :])
         if completed is not None and completed.is_complete:
             return after, rest[ends[-1] :]
     while ends:
-        budget.spend_attempts(1 + len(rest) // _MARKED_BYTES_AN_ATTEMPT)
+        budget.spend_attempts(1 + len(rest) // _BYTES_AN_ATTEMPT)
         end = ends[0]
         after = node.advance(rest[:end])
         if after is None:
@@ -348,8 +385,11 @@ def deviations(node: SearchNode, rest: bytes) -> Iterator[Attempt]:
 
     The mark of a key is no byte of an output.
     """
-    for at in range(len(rest)):
+    at = 0
+    while at < len(rest):
         for byte in sorted(node.state.next_bytes() - {rest[at], ord(KEY_MARK)}):
             yield Attempt(node, bytes([byte]))
-        if at + 1 < len(rest):
-            node = _advanced(node, rest[at : at + 1])
+        num_read = max(1, node.state.num_forced)
+        if at + num_read < len(rest):
+            node = _advanced(node, rest[at : at + num_read])
+        at += num_read

@@ -31,6 +31,7 @@ from compiler.guard.string_automaton import StringAutomaton
 from compiler.kept_sets import KeptSets
 from compiler.recogniser.network_states import (
     END,
+    LONG_LITERAL,
     CallState,
     CharTailState,
     ChoiceState,
@@ -57,7 +58,7 @@ class _RuleEnd(NamedTuple):
 class StateSet:
     """The states of one rule that a text leads to at once, and all those reached without reading."""
 
-    __slots__ = ("calls", "consuming", "cost", "is_end", "is_plain", "max_cost", "steps")
+    __slots__ = ("calls", "consuming", "cost", "is_end", "is_plain", "literal", "max_cost", "steps")
 
     def __init__(
         self, consuming: tuple[NetworkState, ...], calls: tuple[CallState, ...], *, is_end: bool
@@ -68,6 +69,8 @@ class StateSet:
         self.is_end = is_end
         self.is_plain = not calls and not is_end
         """Whether every state reads a byte next: no call, and no end of the rule."""
+        self.literal = _long_literal(consuming) if self.is_plain else None
+        """The literal whose bytes must follow, if there is one and `LONG_LITERAL` bytes of it are left."""
         self.cost = 0 if is_end else min((s.cost for s in (*consuming, *calls)), default=math.inf)
         self.max_cost = max((s.cost for s in (*consuming, *calls)), default=0)
         """The cost of the most expensive state."""
@@ -187,12 +190,17 @@ class Network:
         Returns the states reached, None if the next byte may not follow, and the index of the first byte that
         was not read. Most bytes of a string are read so, many in one call.
         """
-        for end in range(at, len(data)):
-            following = self.step(states, data[end])
+        while at < len(data):
+            literal = states.literal
+            if literal is not None and (num_read := literal.num_bytes_in(data, at)) >= LONG_LITERAL:
+                states = self._closure([self._literal(literal.text, literal.at + num_read, literal.after)])
+                at += num_read
+                continue
+            following = self.step(states, data[at])
             if following is None or not following.is_plain:
-                return following and states, end
-            states = following
-        return states, len(data)
+                return following and states, at
+            states, at = following, at + 1
+        return states, at
 
     def union(self, first: StateSet, second: StateSet) -> StateSet:
         """The states of both sets."""
@@ -371,6 +379,13 @@ class Network:
         if state is None:
             state = self._states[key] = kind(*parts, cost)  # type: ignore[arg-type, call-arg]
         return state
+
+
+def _long_literal(states: tuple[NetworkState, ...]) -> LiteralState | None:
+    match states:
+        case (LiteralState(text, at) as literal,) if len(text) - at > LONG_LITERAL:
+            return literal
+    return None
 
 
 def _cheapest(states: Iterable[NetworkState]) -> NetworkState:

@@ -44,6 +44,14 @@ class LiteralState:
     after: "NetworkState"
     cost: float
 
+    def num_bytes_in(self, data: bytes, at: int) -> int:
+        """How many of its next bytes are at `at` in `data`, up to the end of one of both; 0 if any differs.
+
+        Its last byte is not counted.
+        """
+        num_bytes = min(len(self.text) - self.at - 1, len(data) - at)
+        return num_bytes if self.text.startswith(data[at : at + num_bytes], self.at) else 0
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RepeatState:
@@ -104,3 +112,5 @@ SharedState = LiteralState | RepeatState | CharTailState | CallState | ProseStat
 NetworkState = EndState | ChoiceState | SharedState
 
 END = EndState()
+LONG_LITERAL = 16
+"""So many bytes of a literal are read at once, and no sets of states are made for those between."""

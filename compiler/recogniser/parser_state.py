@@ -21,6 +21,7 @@ from time import thread_time
 from compiler.digraph import strongly_connected_components
 from compiler.errors import MatchingTooSlow
 from compiler.recogniser.network import Network, StateSet
+from compiler.recogniser.network_states import LiteralState
 
 _MIN_LIVE_FRAMES = 16
 _LIVE_FRAMES_A_RULE = 4
@@ -116,6 +117,15 @@ class ParserState:
     def next_bytes(self) -> set[int]:
         """The bytes that may follow; those of prose are left out."""
         return set().union(*(states.first_bytes() for states in self.live.values()))
+
+    @property
+    def num_forced(self) -> int:
+        """How many bytes can follow in one way only, as far as a long literal tells."""
+        literals = [states.literal for states in self.live.values()]
+        match literals:
+            case [LiteralState(text, at)]:
+                return len(text) - at
+        return 0
 
     def _read_some(self, data: bytes, at: int) -> "tuple[ParserState | None, int]":
         """The state after reading some bytes from `at` on, and the index of the first byte left unread."""

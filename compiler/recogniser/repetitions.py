@@ -24,6 +24,8 @@ class RepeatedElement(NamedTuple):
     """The index of its last byte, or of the one behind it that shows that it repeats."""
     holder: OpenContainer | None
     """The container that it stands in, as it is before the element."""
+    num_pieces: int
+    """How many pieces of the text were read to find it."""
 
 
 def first_repetition(cursor: Cursor, rest: bytes) -> RepeatedElement | None:
@@ -69,7 +71,7 @@ def _repetition(
     is_container = not last.in_string and rest[end] in b"]}" and last.advance(b" ") is not None
     holder = last.container.parent if is_container else last.container
     starts = (at for at, cursor in reversed(passed) if cursor.expects_element and cursor.container is holder)
-    return RepeatedElement(next(starts, 0), end, holder)
+    return RepeatedElement(next(starts, 0), end, holder, len(passed))
 
 
 def has_more_elements(before: JsonCursor, after: JsonCursor) -> bool:

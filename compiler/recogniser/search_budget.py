@@ -16,7 +16,7 @@ class SearchBudget:
     """How much more some searches may do together."""
 
     num_left: int = MAX_ATTEMPTS
-    """Attempts to get past a repetition."""
+    """Attempts to get past a repetition; one that reads much counts as several (see `guarded_completion`)."""
     num_bytes_left: float = math.inf
     """Bytes of completions to spell and to count tokens of."""
     most_guarded_bytes: float = math.inf

@@ -2,8 +2,8 @@ r"""Regular languages of strings: ECMA-262 patterns and formats as automata, fro
 
 One pattern, `^a+b?$`, to its automaton:
 
-1. `ecma.parse` reads it into a syntax tree. `$` in the outer reading would also hold before a final newline,
-   `\d` in the inner reading has ASCII digits only (`charset`).
+1. `ecma.parse` reads it into a syntax tree (`pattern_tree`). `$` in the outer reading would also hold before
+   a final newline, `\d` in the inner reading has ASCII digits only (`charset`).
 
        Concat(Assertion("^"), Repetition(Chars(a), 1, None), Repetition(Chars(b), 0, 1), Assertion("$"))
 

@@ -10,87 +10,25 @@ is read outer: the texts that we write are then valid for every engine.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.engine_differences import Place, refused_at
-
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One character of a set, such as `a`, `.` or `[^x]`."""
-
-    ranges: Ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Concat:
-    """The items one after the other."""
-
-    items: tuple["PatternNode", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Alternation:
-    """Any one of the options: `a|b`."""
-
-    options: tuple["PatternNode", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """The item `low` to `high` times, None for no upper bound: `a{2,3}`, `a*`."""
-
-    item: "PatternNode"
-    low: int
-    high: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Assertion:
-    r"""A position: `^`, `$`, `b` and `B` for `\b` and `\B`; `$?`, `b?` and `B?` for their outer readings."""
-
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lookaround:
-    """A lookahead or lookbehind: `(?=a)`, `(?<!a)`."""
-
-    item: "PatternNode"
-    is_ahead: bool
-    is_negative: bool
-
-
-PatternNode = Chars | Concat | Alternation | Repetition | Assertion | Lookaround
-
+from compiler.regular.pattern_tree import (
+    Alternation,
+    Assertion,
+    Chars,
+    Concat,
+    Lookaround,
+    PatternError,
+    PatternNode,
+    Repetition,
+)
 
 MAX_PATTERN = 10_000
 MAX_NESTING = 100
 MAX_COUNT = 1_000
-
-
-MISPLACED_LOOKBEHIND = "has a lookbehind that is not right before $"
-MISPLACED_ASSERTION = r"has ^, \b or \B in a lookahead that is not right after ^"
-
-
-class PatternError(ValueError):
-    """A pattern that cannot be read or is not regular; the message says which part of it is to blame.
-
-    `is_disputed` tells that engines read it, and read it differently.
-    """
-
-    def __init__(
-        self, reason: str, suggestion: str = "Write the pattern without it.", *, is_disputed: bool = False
-    ) -> None:
-        super().__init__(reason)
-        self.suggestion = suggestion
-        self.is_disputed = is_disputed
-
-
 _ESCAPED = r"Leave it out, or write \{} for the character."
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
 
@@ -403,14 +341,3 @@ def _span(first: Ranges, last: Ranges) -> Ranges:
     if low > high:
         raise PatternError("has a range whose end comes before its start", "Swap its ends.")
     return charset.intersection(((low, high),), charset.ALL)
-
-
-def nodes(node: PatternNode) -> Iterator[PatternNode]:
-    """A node and all nodes below it."""
-    yield node
-    match node:
-        case Concat(children) | Alternation(children):
-            for child in children:
-                yield from nodes(child)
-        case Repetition(item) | Lookaround(item):
-            yield from nodes(item)

@@ -6,10 +6,9 @@ from functools import lru_cache
 
 from compiler.regular import charset, lookaheads, nfa
 from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, build_dfa, intersection, union
-from compiler.regular.ecma import (
-    MAX_COUNT,
-    MISPLACED_ASSERTION,
-    MISPLACED_LOOKBEHIND,
+from compiler.regular.ecma import MAX_COUNT, parse
+from compiler.regular.formats import FORMATS
+from compiler.regular.pattern_tree import (
     Alternation,
     Assertion,
     Chars,
@@ -19,9 +18,9 @@ from compiler.regular.ecma import (
     PatternNode,
     Repetition,
     nodes,
-    parse,
 )
-from compiler.regular.formats import FORMATS
+
+_MISPLACED_ASSERTION = r"has ^, \b or \B in a lookahead that is not right after ^"
 
 
 @dataclass(frozen=True)
@@ -233,9 +232,9 @@ def _with_lookaheads(node: PatternNode, alphabet: Alphabet) -> Dfa:
     rests: dict[Lookaround, Dfa] = {}
     for look in (inner for inner in nodes(node) if isinstance(inner, Lookaround)):
         if not look.is_ahead:
-            raise PatternError(MISPLACED_LOOKBEHIND)
+            raise PatternError(nfa.MISPLACED_LOOKBEHIND)
         if any(isinstance(inner, Assertion) and inner.kind[0] in "^bB" for inner in nodes(look.item)):
-            raise PatternError(MISPLACED_ASSERTION)
+            raise PatternError(_MISPLACED_ASSERTION)
         if look not in rests:
             rest = _search(Concat((Assertion("^"), look.item)), alphabet)
             rests[look] = rest.complement() if look.is_negative else rest

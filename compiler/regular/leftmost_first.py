@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from compiler.regular import charset
 from compiler.regular.dfa import Alphabet
-from compiler.regular.ecma import Alternation, Concat, PatternError, PatternNode, Repetition
 from compiler.regular.nfa import Nfa, sets_of
+from compiler.regular.pattern_tree import Alternation, Concat, PatternError, PatternNode, Repetition
 
 MAX_STEPS = 500_000
 _PRINTABLE = charset.of("".join(map(chr, range(0x21, 0x7F))))

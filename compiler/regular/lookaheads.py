@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from compiler.regular.dfa import DEAD, Alphabet, Dfa, TooManyStates
-from compiler.regular.ecma import Lookaround, PatternNode
 from compiler.regular.nfa import MAX_NFA_STATES, Nfa
+from compiler.regular.pattern_tree import Lookaround, PatternNode
 
 _Ahead = frozenset[tuple[int, int]]
 """Automata of lookaheads by number, each with its state."""

@@ -11,8 +11,7 @@ from functools import cache
 
 from compiler.regular import charset
 from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, build_dfa
-from compiler.regular.ecma import (
-    MISPLACED_LOOKBEHIND,
+from compiler.regular.pattern_tree import (
     Alternation,
     Assertion,
     Chars,
@@ -21,8 +20,10 @@ from compiler.regular.ecma import (
     PatternError,
     PatternNode,
     Repetition,
+    nodes,
 )
 
+MISPLACED_LOOKBEHIND = "has a lookbehind that is not right before $"
 MAX_NFA_STATES = 20_000
 MAX_STEPS = 5_000_000
 _ANYTHING = Repetition(Chars(charset.ALL), 0, None)
@@ -31,18 +32,13 @@ _LINE_BREAK = charset.of("\n")
 
 def sets_of(node: PatternNode) -> Iterator[charset.Ranges]:
     """Every set of characters in a tree; an assertion counts as the sets that it distinguishes."""
-    match node:
-        case Chars(ranges):
-            yield ranges
-        case Concat(parts) | Alternation(parts):
-            for part in parts:
-                yield from sets_of(part)
-        case Repetition(item) | Lookaround(item):
-            yield from sets_of(item)
-        case Assertion("$?"):
-            yield _LINE_BREAK
-        case Assertion(kind):
-            if kind not in ("^", "$"):
+    for inner in nodes(node):
+        match inner:
+            case Chars(ranges):
+                yield ranges
+            case Assertion("$?"):
+                yield _LINE_BREAK
+            case Assertion(kind) if kind not in ("^", "$"):
                 yield from (charset.WORD, charset.OUTSIDE_ASCII)
 
 

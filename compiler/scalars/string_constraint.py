@@ -7,9 +7,10 @@ from typing import Any
 
 from compiler.errors import UnsupportedKeyword
 from compiler.regular.dfa import Dfa, TooManyStates
-from compiler.regular.ecma import MAX_COUNT, PatternError, disputed, meets_names
+from compiler.regular.ecma import MAX_COUNT, disputed, meets_names
 from compiler.regular.formats import BASE64, FORMATS, Format, WrittenTexts, outer_pattern
 from compiler.regular.language import PatternCondition, language, text_length, union_of
+from compiler.regular.pattern_tree import PatternError
 from compiler.report import Note, Verdict
 from compiler.scalars.counted_repetition import MAX_LENGTH
 from toolspecs.schemas.drafts import NEWEST_DRAFT

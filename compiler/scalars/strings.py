@@ -29,9 +29,10 @@ from compiler.guard.string_bounds import UNBOUNDED, LengthBound
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
-from compiler.regular.ecma import MAX_COUNT, PatternError
+from compiler.regular.ecma import MAX_COUNT
 from compiler.regular.formats import COMPILED_AHEAD
 from compiler.regular.language import PatternCondition, language
+from compiler.regular.pattern_tree import PatternError
 from compiler.report import Note, Verdict
 from compiler.scalars.char_encoding import QUOTE, CharEncoding, any_json_char, as_json
 from compiler.scalars.counted_repetition import CountedRepetition
@@ -45,7 +46,7 @@ from compiler.scalars.length_bounds import (
     other_than,
 )
 from compiler.scalars.string_constraint import LOWER_COUNTS, StringConstraint
-from compiler.scalars.text_rules import text_rules
+from compiler.scalars.text_rules import TextRules
 from compiler.vocabulary import KEY_MARK
 
 
@@ -291,7 +292,7 @@ class StringLowering:
             texts = texts.without(self.left_out)
         if texts is None:
             return None
-        body = text_rules(
+        text_rules = TextRules(
             texts,
             self.rules,
             encode=self.encode,
@@ -299,7 +300,7 @@ class StringLowering:
             close=self.close,
             ahead=self.ahead,
         )
-        return LoweredString(body)
+        return LoweredString(text_rules.lower())
 
     def _lower_suffix(self, suffix: Suffix) -> Expr:
         """The texts of a suffix, each followed by `close`."""

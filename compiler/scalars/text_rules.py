@@ -9,6 +9,7 @@ only to itself.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cache, lru_cache
 
 from compiler.digraph import cyclic_components
@@ -28,24 +29,6 @@ _WIDE = 20
 """The fewest characters of a transition that is written in blocks."""
 _OFTEN = 8
 """The fewest states that must share blocks: cutting a set into blocks takes up to ten rules."""
-
-
-def text_rules(
-    texts: BoundedAutomaton,
-    rules: RuleTable,
-    *,
-    encode: CharEncoding,
-    lower_suffix: Callable[[Suffix], Expr],
-    close: Literal,
-    ahead: CharClass | None,
-) -> Expr:
-    """A text of the automaton and then `close`.
-
-    `encode` gives the encodings of one character of a set, `lower_suffix` the texts of a suffix and `close`
-    after them. `ahead` is what is known to follow `close`.
-    """
-    writer = _RuleWriter(texts, rules, encode=encode, lower_suffix=lower_suffix, close=close, ahead=ahead)
-    return writer.state(START)
 
 
 class _InlinedPaths:
@@ -158,38 +141,45 @@ def _repeated(encodings: Sequence[Expr]) -> Sequence[Expr]:
             return []
 
 
-class _RuleWriter:
-    """Writes one automaton: reserves a rule for every state that is not inlined, then fills them all."""
+@dataclass(eq=False)
+class TextRules:
+    """Writes the rules of an automaton's texts, each followed by `close`.
 
-    def __init__(
-        self,
-        texts: BoundedAutomaton,
-        rules: RuleTable,
-        *,
-        encode: CharEncoding,
-        lower_suffix: Callable[[Suffix], Expr],
-        close: Literal,
-        ahead: CharClass | None,
-    ) -> None:
-        self.texts = texts
-        self.rules = rules
-        self.encode = encode
-        self.lower_suffix = cache(lower_suffix)
-        self.close = close
-        self.ahead = ahead
-        self.paths = _InlinedPaths(texts, encode)
+    `encode` gives the encodings of one character of a set, `lower_suffix` the texts of a suffix and `close`
+    after them. `ahead` is what is known to follow `close`.
+    """
+
+    texts: BoundedAutomaton
+    rules: RuleTable
+    _: KW_ONLY
+    encode: CharEncoding
+    lower_suffix: Callable[[Suffix], Expr]
+    close: Literal
+    ahead: CharClass | None
+
+    def __post_init__(self) -> None:
+        self.suffix = cache(self.lower_suffix)
+        self.paths = _InlinedPaths(self.texts, self.encode)
         self.blocks: dict[tuple[Ranges, Expr], RuleRef] = {}
         self.refs: dict[CountedState, RuleRef] = {}
-        queue = [START]
-        for state in queue:
-            for target in texts.transitions[state]:
-                for _, end in self.paths.after(target):
-                    if end is not None and end not in self.refs and end not in texts.suffixes:
-                        self.refs[end] = rules.reserve("text")
-                        queue.append(end)
-        self.shared = self._shared_targets(queue)
+        self.shared = self._shared_targets(self._reserve_rules())
+
+    def lower(self) -> Expr:
+        """All texts."""
         for state, ref in self.refs.items():
-            rules.fill(ref, Rule(self.body(state), ahead))
+            self.rules.fill(ref, Rule(self.body(state), self.ahead))
+        return self.state(START)
+
+    def _reserve_rules(self) -> list[CountedState]:
+        """Reserve a rule for every state that is not inlined; these states, after the start."""
+        states = [START]
+        for state in states:
+            for target in self.texts.transitions[state]:
+                for _, end in self.paths.after(target):
+                    if end is not None and end not in self.refs and end not in self.texts.suffixes:
+                        self.refs[end] = self.rules.reserve("text")
+                        states.append(end)
+        return states
 
     def _shared_targets(self, states: list[CountedState]) -> set[CountedState]:
         """Suffixes, and states to which many characters lead from many other states."""
@@ -209,7 +199,7 @@ class _RuleWriter:
     def body(self, state: CountedState) -> Expr:
         """An alternative for every path from a state, and one for the end of the text."""
         if state in self.texts.suffixes:
-            return self.lower_suffix(self.texts.suffixes[state])
+            return self.suffix(self.texts.suffixes[state])
         options: list[Expr] = [self.close] if state in self.texts.accepting else []
         for target, ranges in self.texts.transitions[state].items():
             for passed, end in self.paths.after(target):

@@ -29,7 +29,8 @@ from compiler.grammar.grammar import (
 )
 from compiler.grammar.rules import RuleTable
 from compiler.regular import charset
-from compiler.regular.ecma import PatternError, parse
+from compiler.regular.ecma import parse
+from compiler.regular.pattern_tree import PatternError
 from compiler.report import Verdict
 from compiler.scalars.char_encoding import as_is
 from compiler.scalars.counted_repetition import NOTHING, SHORT

@@ -12,9 +12,10 @@ import jsonschema_rs
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.regular.ecma import MISPLACED_LOOKBEHIND, PatternError
 from compiler.regular.engine_differences import READ, REFUSED, RefusedConstruct
 from compiler.regular.language import PatternCondition, language
+from compiler.regular.nfa import MISPLACED_LOOKBEHIND
+from compiler.regular.pattern_tree import PatternError
 
 ROWS = [*REFUSED, *READ]
 SINCE_PYTHON_3_14 = {r"a\z": "+", r"^\B": "+"}

@@ -6,9 +6,10 @@ from itertools import product
 
 import pytest
 
-from compiler.regular.ecma import PatternError, parse
+from compiler.regular.ecma import parse
 from compiler.regular.language import whole_texts
 from compiler.regular.leftmost_first import taken_in_part
+from compiler.regular.pattern_tree import PatternError
 
 TEXTS = ["".join(chars) for length in range(6) for chars in product("abc", repeat=length)]
 COUNTS = ["*", "+", "?", "{1,2}", "{2,3}", "{0,2}", "{2,}", "{0,3}", "{2}", "{0}"]

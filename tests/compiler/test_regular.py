@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.regular.dfa import Alphabet, Dfa, intersection
-from compiler.regular.ecma import PatternError
 from compiler.regular.language import PatternCondition, language
+from compiler.regular.pattern_tree import PatternError
 
 FORMAT_CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
 MATCHING = [

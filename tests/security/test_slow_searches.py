@@ -18,7 +18,7 @@ from compiler.guard.cursor import JsonCursor
 from compiler.guard.seen_values import SeenValues
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import prepare
-from compiler.recogniser.guarded_completion import Attempt, _Queue
+from compiler.recogniser.guarded_completion import Attempt
 from compiler.recogniser.parser_state import ParserState
 from compiler.recogniser.recogniser import Recogniser
 from compiler.recogniser.search_budget import SearchBudget
@@ -45,18 +45,22 @@ def test_the_search_for_a_completion_ends(monkeypatch):
         closer.minimum()
 
 
-@pytest.mark.parametrize(("num_bytes", "num_attempts"), [(0, 150), (500, 10)])
-def test_attempts_with_long_texts_count_more(num_bytes, num_attempts):
-    """Else each of 30,000 attempts could read 120 kB: a schema of 4 kB would hold a thread for a minute."""
-    padded = {"properties": {"pad": {"const": "x" * num_bytes}, "of": INNER}, "required": ["pad", "of"]}
-    schema = {**HARD, "items": {"type": "object", **padded, "additionalProperties": False}}
+@pytest.mark.parametrize(
+    ("before", "behind", "num_attempts"),
+    [("", "", 300), ("x" * 500, "", 152), ([[]] * 50, "", 29), ("", "x" * 200_000, 23)],
+)
+def test_attempts_that_read_or_spell_more_count_more(before, behind, num_attempts):
+    """Else each of 40,000 attempts could read 120 kB: a schema of 4 kB would hold a thread for a minute."""
+    padded = {"properties": {"pad": {"const": before}, "of": INNER}, "required": ["pad", "of"]}
+    hard = {**HARD, "items": {"type": "object", **padded, "additionalProperties": False}}
+    schema = {"type": "array", "prefixItems": [hard, {"const": behind}], "minItems": 2}
     recogniser, budget = (
         Recogniser.of(compile_schema(schema, tokenizer=VOCABULARY).network),
         SearchBudget(300),
     )
-    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
+    with patch.object(Attempt, "begun", autospec=True, side_effect=Attempt.begun) as begun:
         assert not list(recogniser.completions(budget))
-    assert pop.call_count == pytest.approx(num_attempts, rel=0.3)
+    assert begun.call_count == pytest.approx(num_attempts, rel=0.3)
 
 
 def test_an_answer_is_not_begun_where_its_end_would_take_long_to_find():
@@ -64,9 +68,9 @@ def test_an_answer_is_not_begun_where_its_end_would_take_long_to_find():
     compiled = compile_schema({"anyOf": [{"const": "a"}, HARD]}, tokenizer=VOCABULARY)
     closer = compiled.closer()
     assert closer.fits(400)
-    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
+    with patch.object(Attempt, "begun", autospec=True, side_effect=Attempt.begun) as begun:
         assert not closer.admits(ord("["), 400)
-    assert 1_000 < pop.call_count <= closing._ATTEMPTS_WRITING + 1
+    assert 1_000 < begun.call_count <= closing._ATTEMPTS_WRITING + 1
     assert bytes(closer.completion_ids(400)) == b'"a"'
 
 
@@ -112,11 +116,11 @@ def test_what_completes_an_output_is_known_as_long_as_it_is_followed():
     }
     closer = compile_schema(schema, tokenizer=VOCABULARY).closer()
     assert closer.fits(400)
-    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
+    with patch.object(Attempt, "begun", autospec=True, side_effect=Attempt.begun) as begun:
         for token_id in closer.completion_ids(400)[:-1]:
             assert closer.admits(token_id, 400)
             closer.accepted(token_id)
-    assert not pop.called
+    assert not begun.called
 
 
 def test_a_ranking_in_another_order_needs_no_search():
@@ -127,14 +131,14 @@ def test_a_ranking_in_another_order_needs_no_search():
     assert closer.fits(2_000)
     ranking = random.Random(5).sample(values, 64)
     text = json.dumps(ranking, separators=(",", ":")).encode()
-    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
+    with patch.object(Attempt, "begun", autospec=True, side_effect=Attempt.begun) as begun:
         for number, byte in enumerate(text):
             assert closer.admits(byte, 2_000 - number)
             closer.accepted(byte)
             if number % 100 == 50:
                 whole = text[: number + 1] + bytes(closer.completion_ids(1_000))
                 assert sorted(json.loads(whole)) == sorted(values)
-    assert not pop.called
+    assert not begun.called
 
 
 def test_other_objects_than_were_planned_need_no_search():
@@ -146,12 +150,12 @@ def test_other_objects_than_were_planned_need_no_search():
     assert closer.fits(20_000)
     rows = [{"name": f"part {number}", "quantity": 99 - number} for number in range(64)]
     text = json.dumps(rows[:8]).encode()[:-1]
-    with patch.object(_Queue, "pop", autospec=True, side_effect=_Queue.pop) as pop:
+    with patch.object(Attempt, "begun", autospec=True, side_effect=Attempt.begun) as begun:
         for number, byte in enumerate(text):
             assert closer.admits(byte, 20_000 - number)
             closer.accepted(byte)
         whole = text + bytes(closer.completion_ids(20_000))
-    assert not pop.called
+    assert not begun.called
     assert json.loads(whole)[:8] == rows[:8]
     assert len({json.dumps(row) for row in json.loads(whole)}) == 64
 
