@@ -86,6 +86,9 @@ def _object(*required: str, **properties: object) -> dict[str, object]:
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
+_TEXT_OR_LIST = {"type": ["string", "array"], "minLength": 1, "items": {"type": "integer"}}
+"""No objects: a guard keeps their keys apart, and the one grammar has none."""
+
 SCHEMAS: Mapping[str, dict[str, object]] = {
     "pay": _object("to", to={"type": "string"}),
     "pay_all": _object("amount", "note", amount={"type": "integer"}, note={"type": "string"}),
@@ -94,7 +97,7 @@ SCHEMAS: Mapping[str, dict[str, object]] = {
     "größe": _object("x", x={"type": "array", "items": {"type": "integer"}, "minItems": 1}),
     'quo"ted': _object("kind", kind={"enum": ["a}", "]}, {", "ab"]}),
     "tree": _object("next", next={"anyOf": [{"type": "null"}, {"$ref": "#"}]}),
-    "many": _object(s={"type": ["string", "null"]}, n={"type": ["integer", "string"]}, o={"minLength": 1}),
+    "many": _object(s={"type": ["string", "null"]}, n={"type": ["integer", "string"]}, o=_TEXT_OR_LIST),
 }
 """The tools again for syntaxes that tag parameters, whose grammars have to be lowered."""
 
