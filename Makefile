@@ -6,6 +6,7 @@ READY := $(VENV)/.ready
 BENCH := $(VENV)/.bench
 ENGINES := build/engines
 RELEASE := build/release
+LOWEST := build/lowest
 SCHEMATHESIS := build/schemathesis
 LLAMA := build/llama
 SGLANG := build/sglang
@@ -14,7 +15,7 @@ AJV := build/ajv/node_modules/ajv
 # Tests start many processes, which need not compile each module again.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: demo serve test coverage test-corpus test-clients test-cluster test-engines chaos fuzz fuzz-requests lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
+.PHONY: demo serve test test-lowest coverage test-corpus test-clients test-cluster test-engines chaos fuzz fuzz-requests lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -45,6 +46,11 @@ serve: $(SMOLLM2)/.ready ## leave a gateway running on loopback
 
 test: $(READY) lint ## lint, types, and every test but the full corpora
 	$(PYTEST)
+
+test-lowest: $(READY) $(RELEASE)/.ready ## the same tests with the oldest libraries that pyproject.toml allows; OPTIONS are uv's
+	$(RELEASE)/bin/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	VIRTUAL_ENV=$(LOWEST) $(RELEASE)/bin/uv pip install --quiet --resolution lowest-direct $(OPTIONS) --editable '.[dev]'
+	$(subst $(BIN)/,$(LOWEST)/bin/,$(PYTEST))
 
 coverage: $(READY) ## the same tests, and the lines that none of them runs: takes about twice as long
 	$(PYTEST) --cov --cov-report=term

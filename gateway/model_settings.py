@@ -178,8 +178,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         int,
         Meta(
             ge=1,
-            description="Sequences of one API key (without keys: of one address), running or queued, before"
-            " it gets 429; a request has one for each of its `n` choices.",
+            description="Sequences of one client (a tenant, an API key or, without keys, an address), running"
+            " or queued, before it gets 429; a request has one for each of its `n` choices.",
         ),
     ] = 128
     kv_bytes: Annotated[

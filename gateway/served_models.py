@@ -181,26 +181,22 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
     from runtime.settings import EngineSettings  # noqa: PLC0415
 
     hide_progress_bars()  # the caller shows progress itself
-
-    try:
-        engine = EngineSettings(
-            device=pick_device(settings.device),
-            dtype=settings.dtype,
-            kv_bytes=settings.kv_bytes,
-            cuda_graphs=settings.cuda_graphs,
-            context_length=settings.context_length,
-            default_max_tokens=default_max_tokens(settings, model),
-            max_sequences=settings.max_batch,
-            max_batch_tokens=max(512, settings.max_batch),
-            max_waiting=settings.max_waiting,
-            max_sequences_per_client=settings.max_sequences_per_key,
-            num_threads=settings.num_threads or min(torch.get_num_threads(), num_usable_cores()),
-            jump_forward=settings.jump_forward,
-            selection=default_selection(settings, EMBEDDED_SELECTION),
-            shares_prefixes=model.engine_shared_prefixes,
-        )
-    except ValueError as error:
-        raise SettingsError("engine", "the settings", str(error)) from error
+    engine = EngineSettings(
+        device=pick_device(settings.device),
+        dtype=settings.dtype,
+        kv_bytes=settings.kv_bytes,
+        cuda_graphs=settings.cuda_graphs,
+        context_length=settings.context_length,
+        default_max_tokens=default_max_tokens(settings, model),
+        max_batch=settings.max_batch,
+        max_batch_tokens=max(512, settings.max_batch),
+        max_waiting=settings.max_waiting,
+        max_sequences_per_client=settings.max_sequences_per_key,
+        num_threads=settings.num_threads or min(torch.get_num_threads(), num_usable_cores()),
+        jump_forward=settings.jump_forward,
+        selection=default_selection(settings, EMBEDDED_SELECTION),
+        shares_prefixes=model.engine_shared_prefixes,
+    )
     source = find_source(model.model, Path(settings.data_dir), model.adapter)
     return EmbeddedRuntime.load(
         source.model,

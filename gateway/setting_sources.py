@@ -21,7 +21,12 @@ from gateway.http.plain_reasons import plain
 from gateway.model_settings import USED_BY, ModelSettings
 from gateway.settings import Settings
 from gateway.settings_table import PREFIX, settings_table, variable_of
-from gateway.sources.outbound import SourceAccess, SourceCredentials, origin_of_url
+from gateway.sources.outbound import (
+    CERTIFICATE_VARIABLES,
+    SourceAccess,
+    SourceCredentials,
+    origin_of_url,
+)
 from toolspecs.nearest import did_you_mean, near_matches
 
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
@@ -123,10 +128,13 @@ def library_environment() -> dict[str, str]:
 
 
 def source_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables for a process that reads a source: those for libraries, and the trusted certificates."""
+    """The variables for a process that reads a source: those for libraries, and the trusted certificates.
+
+    Empty ones are left out: an empty path is the working folder, which the process could read then.
+    """
     environment = os.environ if environment is None else environment
-    names = (*_LIBRARY_VARIABLES, "SSL_CERT_FILE", "SSL_CERT_DIR")
-    return {name: environment[name] for name in names if name in environment}
+    names = (*_LIBRARY_VARIABLES, *CERTIFICATE_VARIABLES)
+    return {name: environment[name] for name in names if environment.get(name)}
 
 
 def let_threads_wait() -> None:

@@ -92,8 +92,8 @@ class Settings(GenerationSettings, frozen=True, kw_only=True, forbid_unknown_fie
     store: Annotated[
         str | None,
         Meta(
-            description="Where toolsets are stored: sqlite://PATH in an existing folder, or redis://HOST/DB;"
-            " by default a file in data_dir."
+            description="Where toolsets are stored: sqlite://PATH in an existing folder, redis://HOST/DB, or"
+            " redis+sentinel://HOST,HOST/MASTER; by default a file in data_dir."
         ),
     ] = None
     store_password: Annotated[

@@ -28,7 +28,6 @@ from runtime.errors import (
     Unforeseen,
     unfit_budget,
 )
-from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
 from runtime.protocol import EngineLoad
@@ -153,9 +152,9 @@ class Engine:
         if closer is not None and not closer.fits(sequence.max_tokens):
             raise unfit_budget(asked, closer.minimum(), len(sequence.prompt_ids), self.context_length)
 
-    def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
+    def stop(self, sequence: Sequence) -> None:
         """End a sequence and the others of its population, free their pages, and release the others."""
-        self.populations.stop(sequence, reason)
+        self.populations.stop(sequence)
 
     @torch.inference_mode()
     def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Output]:
@@ -339,5 +338,5 @@ class Engine:
         What its grammar took counts for its client, although no token came of it.
         """
         self.scheduler.slow.end_token(sequence)
-        self.runner.cache.clear(self.scheduler.end(sequence, FinishReason.STOP, is_tainted=True))
+        self.runner.cache.clear(self.scheduler.end(sequence, is_tainted=True))
         return Output(sequence, error=error, is_last=True)

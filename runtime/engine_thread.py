@@ -2,11 +2,11 @@
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,9 +18,6 @@ from runtime.event_queue import Delivery, EventQueue, deliver
 from runtime.events import Event
 from runtime.scheduling.sequence import Sequence
 from runtime.transcript import Transcript
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
@@ -184,7 +181,7 @@ class EngineThread:
         outgoing, self._outgoing = self._outgoing, []
         deliver(outgoing)
 
-    def _fail_all(self, fault: "Callable[[], GenerationFailed]") -> None:
+    def _fail_all(self, fault: Callable[[], GenerationFailed]) -> None:
         with suppress(Exception):  # whatever state the engine was left in
             self._hand_over_all()
         with self._lock:

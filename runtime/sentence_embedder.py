@@ -5,13 +5,13 @@ sentence-transformers writes them, how vectors of tokens become one (`1_Pooling`
 and what is put before a text that is searched for.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from runtime.errors import ModelLoadError
 from runtime.text.tokenizer import load_error
+from toolspecs.resolved_types import resolved
+
+ShapeT = TypeVar("ShapeT")
 
 MINILM = "minilm"
 """all-MiniLM-L6-v2, by its name here; a package carries it."""
@@ -29,6 +32,30 @@ _KNOWN_MODULES = frozenset({"Transformer", "Pooling", "Normalize"})
 _MAX_TOKENS = 512
 _MAX_CHARACTERS = 20
 """Characters of a token, at most: more of a text are not read."""
+
+
+class _Module(msgspec.Struct):
+    """A layer, in `modules.json`."""
+
+    type: str = ""
+
+
+class _Reading(msgspec.Struct):
+    """`sentence_bert_config.json`: how many tokens of a text are read."""
+
+    max_seq_length: int | None = None
+
+
+class _Pooling(msgspec.Struct):
+    """`1_Pooling/config.json`: whether the vector of a text is that of its first token."""
+
+    pooling_mode_cls_token: bool = False
+
+
+class _Prompts(msgspec.Struct):
+    """`config_sentence_transformers.json`: what is put before texts, by what they are for."""
+
+    prompts: dict[str, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +82,11 @@ class SentenceEmbedder:
         folder = _minilm() if source == MINILM else Path(source).expanduser()
         if not (folder / "config.json").is_file():
             raise ModelLoadError(source, "there is no such directory with a config.json")
-        _check_modules(source, folder)
+        _check_modules(source, _read(source, folder / "modules.json", list[_Module]) or [])
+        pooling = _read(source, folder / "1_Pooling/config.json", _Pooling) or _Pooling()
+        reading = _read(source, folder / "sentence_bert_config.json", _Reading) or _Reading()
+        written = _read(source, folder / "config_sentence_transformers.json", _Prompts) or _Prompts()
+        prompts = written.prompts or {}
         try:
             options = {"trust_remote_code": False, "local_files_only": True}
             tokenizer = AutoTokenizer.from_pretrained(str(folder), **options)
@@ -67,15 +98,13 @@ class SentenceEmbedder:
         lost = sorted(str(name) for name in loading["missing_keys"] if "pooler" not in str(name))
         if lost:
             raise ModelLoadError(source, f"its weights lack {len(lost)} tensors, such as {lost[0]}")
-        prompts = _read(folder / "config_sentence_transformers.json").get("prompts") or {}
-        read = _read(folder / "sentence_bert_config.json").get("max_seq_length") or _MAX_TOKENS
         return cls(
             model.eval(),
             tokenizer,
-            pools_first=bool(_read(folder / "1_Pooling/config.json").get("pooling_mode_cls_token")),
-            max_tokens=min(int(read), _MAX_TOKENS, tokenizer.model_max_length),
-            query_prompt=str(prompts.get("query", "")),
-            document_prompt=str(prompts.get("document", prompts.get("passage", ""))),
+            pools_first=pooling.pooling_mode_cls_token,
+            max_tokens=min(reading.max_seq_length or _MAX_TOKENS, _MAX_TOKENS, tokenizer.model_max_length),
+            query_prompt=prompts.get("query") or "",
+            document_prompt=prompts.get("document", prompts.get("passage")) or "",
         )
 
     def query(self, parts: Sequence[str]) -> NDArray[np.float32]:
@@ -138,16 +167,16 @@ def _minilm() -> Path:
     return roots[0] / "model"
 
 
-def _check_modules(source: str, folder: Path) -> None:
+def _check_modules(source: str, modules: Sequence[_Module]) -> None:
     """Refuse a model with layers after the pooling: without them its vectors would be others."""
-    path = folder / "modules.json"
-    modules = json.loads(path.read_text("utf-8")) if path.is_file() else []
-    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
-    if strange := sorted(set(kinds) - _KNOWN_MODULES):
+    kinds = {module.type.rpartition(".")[2] for module in modules}
+    if strange := sorted(kinds - _KNOWN_MODULES):
         raise ModelLoadError(source, f"it has a module {strange[0]!r}, which is not known here")
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is no such file."""
-    read: Any = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return read if isinstance(read, dict) else {}
+def _read(source: str, path: Path, shape: type[ShapeT]) -> ShapeT | None:
+    """What a file says; None if there is no such file. Raises ModelLoadError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=resolved(shape)) if path.is_file() else None
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise ModelLoadError(source, f"{path.name} cannot be read: {error}") from error

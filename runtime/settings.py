@@ -26,8 +26,8 @@ class EngineSettings:
     """Memory for the KV cache. None takes what a GPU has left after the largest batch, or `CPU_KV_BYTES`."""
     max_batch_tokens: int = 512
     """Tokens that one step computes; longer prompts are prefilled in chunks."""
-    max_sequences: int = 64
-    """Sequences that run at once."""
+    max_batch: int = 64
+    """Sequences that are decoded together."""
     max_waiting: int = 256
     """Choices that wait in the queue."""
     max_sequences_per_client: int = 128
@@ -57,7 +57,7 @@ class EngineSettings:
             "page_size",
             "kv_bytes",
             "max_batch_tokens",
-            "max_sequences",
+            "max_batch",
             "max_waiting",
             "max_sequences_per_client",
         ):
@@ -65,8 +65,8 @@ class EngineSettings:
                 raise ValueError(f"{name} must be at least 1")
         if self.num_pages is not None and self.num_pages < 2:
             raise ValueError("num_pages must be at least 2: one page stays empty")
-        if self.max_batch_tokens < self.max_sequences:
-            raise ValueError("max_batch_tokens must be at least max_sequences, or running sequences starve")
+        if self.max_batch_tokens < self.max_batch:
+            raise ValueError("max_batch_tokens must be at least max_batch, or running sequences starve")
 
     @property
     def max_stepped_per_client(self) -> int:
@@ -74,4 +74,4 @@ class EngineSettings:
 
         On a CPU, every sequence makes a step longer by about as much. On an accelerator, it hardly does.
         """
-        return min(CPU_STEPPED_PER_CLIENT, self.max_sequences) if self.device == "cpu" else self.max_sequences
+        return min(CPU_STEPPED_PER_CLIENT, self.max_batch) if self.device == "cpu" else self.max_batch

@@ -65,7 +65,7 @@ def spelled_vocabulary(name: str) -> tuple[Vocabulary, JumpForward]:
 
 def engine_of(runner: Any, vocabulary: Vocabulary, jump_forward: JumpForward | None) -> Engine:
     """An engine around a model that computes nothing."""
-    settings = EngineSettings(num_pages=1024, max_sequences=64)
+    settings = EngineSettings(num_pages=1024, max_batch=64)
     return Engine(runner, prepare(vocabulary), settings, context_length=2**14, jump_forward=jump_forward)
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """Tells the time of day if it is called, and the seconds that have passed."""
+    """Tells the time of day if it is called, its timestamp, and the seconds that have passed."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 11, 22, tzinfo=UTC)
@@ -12,6 +12,10 @@ class Clock:
 
     def __call__(self) -> datetime:
         return self.now
+
+    def timestamp(self) -> float:
+        """The time of day in seconds since 1970."""
+        return self.now.timestamp()
 
     def elapsed_s(self) -> float:
         """The seconds that have passed, also if the time of day was set back."""

@@ -1,4 +1,4 @@
-"""A store for the length of a block, and until it answers."""
+"""A store for the length of a block, what keys it has, and until it answers."""
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +14,11 @@ async def opened(url):
         yield store
     finally:
         await store.close()
+
+
+async def keys(store, prefix=""):
+    """The keys that begin with a prefix, in order."""
+    return sorted([key async for key in store.scan(prefix)])
 
 
 async def until_it_answers(store):

@@ -1,4 +1,4 @@
-"""Real redis-servers on free ports: `from redis_server import redis_url, RedisServer`."""
+"""Real redis-servers and sentinels on free ports: `from redis_server import redis_url, RedisServer`."""
 
 import shutil
 import signal
@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from ports import free_port
@@ -19,9 +20,7 @@ class RedisServer:
     """
 
     def __init__(self, folder, *, keeps=False, **options) -> None:
-        binary = shutil.which("redis-server")
-        if binary is None:
-            pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+        binary = _binary()
         self.port = free_port()
         options = {
             "port": self.port,
@@ -62,10 +61,37 @@ class RedisServer:
             self._process = None
 
 
+class RedisSentinel(RedisServer):
+    """A sentinel that watches the master at a port as `mymaster`; it alone decides on a failover.
+
+    `options` are sentinel.conf's.
+    """
+
+    def __init__(self, folder, master_port: int, **options) -> None:
+        self.port = free_port()
+        options = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "dir": folder,
+            **{name: value for name, value in options.items() if "mymaster" not in name},
+            "sentinel monitor mymaster": f"127.0.0.1 {master_port} 1",
+            "sentinel down-after-milliseconds mymaster": 500,
+            "sentinel failover-timeout mymaster": 2000,
+            **{name: value for name, value in options.items() if "mymaster" in name},
+        }
+        config = Path(folder, f"sentinel-{self.port}.conf")  # the sentinel writes there what it sees
+        config.write_text("".join(f"{name} {value}\n" for name, value in options.items()))
+        self._command = [_binary(), str(config), "--sentinel"]
+        self._process = None
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://127.0.0.1:{self.port}/mymaster/0"
+
+
 @contextmanager
-def running_redis(folder, *, keeps=False, **options) -> Iterator[RedisServer]:
-    """A server that runs until the block ends; skips the test where there is no binary."""
-    server = RedisServer(str(folder), keeps=keeps, **options)
+def running(server: RedisServer) -> Iterator[RedisServer]:
+    """The server runs until the block ends."""
     try:
         server.start()
         yield server
@@ -73,11 +99,26 @@ def running_redis(folder, *, keeps=False, **options) -> Iterator[RedisServer]:
         server.kill()
 
 
+@contextmanager
+def running_redis(folder, *, keeps=False, **options) -> Iterator[RedisServer]:
+    """A server that runs until the block ends; skips the test where there is no binary."""
+    with running(RedisServer(str(folder), keeps=keeps, **options)) as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory) -> Iterator[str]:
     """A server of the session's own; tests that share it keep to their own keys, or flush it."""
     with running_redis(tmp_path_factory.mktemp("redis")) as server:
         yield server.url
+
+
+def _binary() -> str:
+    """The program of servers and sentinels; skips the test where it is not installed."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+    return binary
 
 
 def _wait_until_up(server: subprocess.Popen, port: int) -> None:

@@ -159,12 +159,11 @@ def test_every_setting_is_explained_on_some_page():
     assert [name for name, *others in names if named.isdisjoint((name, *others))] == []
 
 
-def test_the_tables_of_settings_have_the_defaults_and_variables_of_the_settings():
+def test_the_tables_of_settings_have_the_defaults_of_the_settings():
     settings = {setting.option: setting for setting in settings_table()}
     for row in re.findall(r"^\| `--.*", _settings_of_operations(), re.MULTILINE):
-        options, variables, default, *_ = row.removeprefix("|").split("|")
+        options, default, *_ = row.removeprefix("|").split("|")
         named = [settings[option] for option in re.findall(r"`(--[\w-]+)`", options)]
-        assert re.findall(r"`(\w+)`", variables) == [setting.variable for setting in named]
         written = re.findall(r"`([^`]+)`", default)
         for setting in named:
             if setting.default and setting.default not in UNUSUAL_DEFAULTS:
@@ -207,6 +206,15 @@ def test_the_table_of_formats_has_every_format():
     section = (ROOT / "docs" / "soundness.md").read_text("utf-8").partition("\n### Formats\n")[2]
     cells = re.findall(r"^\| (`.*?`) \|", section.partition("\n## ")[0], re.MULTILINE)
     assert {name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)} == FORMATS.keys()
+
+
+def test_the_totals_of_reliability_are_those_of_its_faults():
+    text = (ROOT / "docs" / "reliability.md").read_text("utf-8")
+    rows = re.findall(r"^\| .* \| (\d+) \| (none|\d+ `.*?) \|", text, re.MULTILINE)
+    assert len(rows) > 20
+    answered = sum(int(number) for number, _ in rows)
+    refused = sum(int(number) for _, codes in rows for number in re.findall(r"(\d+) `", codes))
+    assert f"**{answered} requests answered, each with a valid call; {refused} refused " in text
 
 
 def test_every_field_of_a_models_table_is_documented():

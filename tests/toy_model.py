@@ -125,7 +125,7 @@ class ToyModel:
 
 def toy_engine(model=None, *, jumps=True, **settings):
     """An engine of the toy model or another one. Its masks take no time: how much it computes depends on no machine."""
-    chosen = EngineSettings(**{"num_pages": 1024, "page_size": 4, "max_sequences": 16} | settings)
+    chosen = EngineSettings(**{"num_pages": 1024, "page_size": 4, "max_batch": 16} | settings)
     prepared = prepare(VOCABULARY)
     jump_forward = JumpForward(prepared, lambda text: list(text.encode())) if jumps else None
     runner = model or ToyModel()

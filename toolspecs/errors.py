@@ -234,7 +234,8 @@ class InvalidStoreURL(StoreError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"{reason}; a store is sqlite:///absolute/path, sqlite://relative/path or redis://host:port/number"
+            f"{reason}; a store is sqlite:///absolute/path, sqlite://relative/path, redis://host:port/number"
+            " or redis+sentinel://host:port,host:port/master"
         )
 
 

@@ -18,7 +18,7 @@ from toolspecs.schemas.drafts import (
     NEWEST_DRAFT,
     SchemaDraft,
 )
-from toolspecs.schemas.metaschemas import SCHEMAS_BY_NAME
+from toolspecs.schemas.metaschemas import SCHEMA_LISTS, SCHEMAS_BY_NAME, SINGLE_SCHEMAS
 
 IDENTIFIERS = ("$id", "id")
 UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")
@@ -30,20 +30,9 @@ IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
 """Those that hold schemas by name."""
 IN_PLACE_APPLICATORS = frozenset({*IN_PLACE_LISTS, *IN_PLACE, *IN_PLACE_MAPS, "not"})
 """All keywords whose subschemas are applied to the same value."""
-SINGLE = frozenset(
-    {
-        *IN_PLACE,
-        "not",
-        "items",
-        "additionalItems",
-        "additionalProperties",
-        *UNEVALUATED,
-        "propertyNames",
-        "contains",
-    }
-)
+SINGLE = SINGLE_SCHEMAS
 """All keywords that hold one schema."""
-LISTS = frozenset({*IN_PLACE_LISTS, "prefixItems", "items"})
+LISTS = SCHEMA_LISTS
 """Those that hold a list of schemas."""
 DEFINITIONS = ("$defs", "definitions")
 MAPS = SCHEMAS_BY_NAME

@@ -114,7 +114,8 @@ class SchemaLowering(Lowering):
             if (grammar := prune(self.rules.grammar(root, plan))) is not None:
                 return inline_single_uses(with_joined_rules(grammar), self.rules.inlinable_names)
         reason = "admits values, but none that can be written"
-        suggestion = "Admit more values, or use other keywords for the same."
+        closed = ", such as undeclared keys by `additionalProperties: true`" if self.is_closed else ""
+        suggestion = f"Admit more values{closed}, or use other keywords for the same."
         raise UnsupportedSchema(self._first_empty or "", "", reason, suggestion)
 
     def revise(self, ambiguities: Ambiguities) -> bool:

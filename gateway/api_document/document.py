@@ -21,15 +21,8 @@ from gateway.api_document.operations import (
     Operation,
 )
 from gateway.api_document.request_schemas import STRUCTS, reached, ref, request_schemas
-from gateway.http.problems import (
-    MESSAGES,
-    STATUSES,
-    Problem,
-    has_problem_details,
-    is_mcp,
-    model_route_status,
-    openai_code,
-)
+from gateway.http.error_shapes import ANTHROPIC, JSON_RPC, OPENAI, PROBLEM_DETAILS, ErrorShape, shape_of
+from gateway.http.problems import STATUSES
 from gateway.wire.answers.operation_answers import McpErrorBody
 from gateway.wire.answers.registry_answers import AnthropicErrorBody, OpenAIErrorBody, ProblemDetails
 from toolspecs.json_value import JSON
@@ -45,6 +38,13 @@ head is too long, are answered with 408 or 431 and plain text."""
 
 _METHODS = ("get", "put", "post", "delete")
 
+_ERROR_BODIES: Mapping[ErrorShape, type] = {
+    ANTHROPIC: AnthropicErrorBody,
+    JSON_RPC: McpErrorBody,
+    OPENAI: OpenAIErrorBody,
+    PROBLEM_DETAILS: ProblemDetails,
+}
+
 
 def describe(routes: Sequence[ControllerRouterHandler]) -> JSON:
     """The OpenAPI 3.1 document of some routes."""
@@ -59,7 +59,7 @@ def describe(routes: Sequence[ControllerRouterHandler]) -> JSON:
     unused = {name: Provide(lambda: None, sync_to_thread=False) for name in ("services", "context")}
     app = Litestar(routes, dependencies=unused, openapi_config=config, logging_config=None)
     schema = app.openapi_schema.to_schema()
-    types = [*STRUCTS, *_answer_types(), AnthropicErrorBody, McpErrorBody, OpenAIErrorBody, ProblemDetails]
+    types = [*STRUCTS, *_answer_types(), *_ERROR_BODIES.values()]
     refs, components = _components(types)
     described = _Described(dict(zip(map(repr, types), refs, strict=True)))
     bodies = request_schemas(components, dict(zip(types, refs, strict=True)))
@@ -172,28 +172,19 @@ class _Described:
 
     def _errors(self, path: str, name: str, row: Operation) -> dict[str, JSON]:
         """The errors of a route by status, with their codes."""
-        is_registry = has_problem_details(path)
-        kinds: defaultdict[int, dict[str, None]] = defaultdict(dict)
-        kinds[500]["internal_error"] = None
+        shape = shape_of(path)
+        codes: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        codes[500]["internal_error"] = None
         for error in (*ANY_REQUEST, *(WITH_KEY if ROUTE_SCOPES[name] else ()), *row.errors):
             status, kind = STATUSES[error]
-            if not is_registry:
-                status = model_route_status(Problem(status, kind, ""))
-            kinds[status][kind] = None
-        shape: type = ProblemDetails if is_registry else OpenAIErrorBody
-        if path.startswith(MESSAGES):
-            shape = AnthropicErrorBody
-        elif is_mcp(path):
-            shape = McpErrorBody
-        media_type = "application/problem+json" if is_registry else "application/json"
-        content = {media_type: {"schema": self._refs[repr(shape)]}}
-        code_of = openai_code if shape is OpenAIErrorBody else str
+            codes[shape.status(status)][shape.code_of(kind)] = None
+        content = {shape.media_type: {"schema": self._refs[repr(_ERROR_BODIES[shape])]}}
         return {
             str(status): {
-                "description": ", ".join(f"`{code_of(kind)}`" for kind in names),
+                "description": ", ".join(f"`{code}`" for code in of_status),
                 "content": content,
             }
-            for status, names in sorted(kinds.items())
+            for status, of_status in sorted(codes.items())
             if status not in row.answers
         }
 

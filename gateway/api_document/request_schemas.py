@@ -57,7 +57,7 @@ def request_schemas(components: dict[str, JSON], refs: Mapping[type, JSON]) -> d
     message = components[_name(refs[MessageItem])]
     schemas["ResponseRequest"]["properties"]["input"] = _input_schema(schemas, message)
     schemas["TokenizeRequest"] = {"anyOf": [ref("ChatRequest"), ref("CompletionRequest")]}
-    schemas["ToolDefinition"] = {"anyOf": [_tool_schema(row) for row in SHAPES.values()]}
+    schemas["ToolDefinition"] = {"anyOf": [_tool_schema(shape, row) for shape, row in SHAPES.items()]}
     schemas["AnyToolDefinition"] = {
         "anyOf": [ref("ToolDefinition"), refs[NestedCustomTool], refs[CustomTool]]
     }
@@ -129,9 +129,8 @@ def _input_schema(schemas: Mapping[str, JSON], message: JSON) -> JSON:
     return {"anyOf": [{"type": "string"}, {"type": "array", "items": items, "minItems": 1}]}
 
 
-def _tool_schema(row: ShapeRow) -> JSON:
+def _tool_schema(shape: Shape, row: ShapeRow) -> JSON:
     """A tool in one shape, as the table of shapes has it; a field that is null counts as left out."""
-    shape = next(shape for shape, other in SHAPES.items() if other is row)
     extras = {name: {"type": [_TYPES[kind], "null"]} for name, kind in row.extras.items()}
     fields = {
         "name": {"type": "string", "pattern": f"^(?:{TOOL_NAME.pattern})$"},

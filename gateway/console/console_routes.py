@@ -8,6 +8,7 @@ from litestar.params import FromPath
 
 from gateway.console.asset_files import Asset, read_assets
 from gateway.http.headers import HttpRequest
+from toolspecs.toolset import etag_matches
 
 CONSOLE_PATH = "/console"
 
@@ -34,8 +35,9 @@ def console_page(request: HttpRequest) -> Response[bytes | None]:
     if request.scope.get("raw_path", b"").endswith(b"/"):  # the page's links begin at the folder above
         return Response(None, status_code=308, headers={"Location": f"..{CONSOLE_PATH}"})
     assets = read_assets()
-    headers = {"ETag": f'"{assets.digest}"', "Cache-Control": "no-cache"}
-    if headers["ETag"] in request.headers.get("if-none-match", ""):
+    etag = f'"{assets.digest}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if etag_matches(request.headers.get("if-none-match", ""), etag, allows_weak=True):
         return Response(None, status_code=304, headers={**_SECURITY, **headers})
     return _asset_response(assets.page, headers)
 

@@ -33,10 +33,7 @@ _PLACE = re.compile(r"input\[(?P<position>[0-9]+)\](?P<rest>.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """Puts into a body the conversation of an owner that it continues, and the items that it refers to.
-
-    It is a `BodyExpander`.
-    """
+    """Puts into a body the conversation of an owner that it continues, and the items that it refers to."""
 
     responses: StoredResponses
     owner: str

@@ -1,7 +1,7 @@
-"""Errors as clients see them: one table from error types to statuses, and four shapes.
+"""Errors as clients see them: one table from error types to statuses.
 
-Registry and key routes answer with problem details (RFC 9457), Messages with Anthropic's error object, the
-MCP front with JSON-RPC's, and all other routes with OpenAI's: clients of each API understand only its own.
+`gateway.http.error_details` has what an error says besides its message, and `gateway.http.error_shapes` how
+each API writes it.
 
 >>> problem_of(gateway.InvalidField("n", "at most 16 choices are allowed; the request asks for 20"))
 Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are allowed; ...', param='n', ...)
@@ -10,18 +10,19 @@ Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are allo
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
 from litestar import Response
 from litestar.exceptions import HTTPException, ValidationException
-from litestar.types import Receive, Scope, Send
+from litestar.types import HTTPScope, Receive, Scope, Send
 
 from compiler import errors as compiler
 from gateway import errors as gateway
 from gateway.http.error_details import details_of
+from gateway.http.error_shapes import ANTHROPIC, MESSAGES, REGISTRY, Problem, shape_of
 from gateway.http.headers import REQUEST_ID, HttpRequest, note_error
 from gateway.http.plain_reasons import plain
 from runtime import errors as runtime
@@ -31,13 +32,6 @@ from toolspecs.shapes import Shape
 from toolspecs.toolset import TOOLSET_NAME
 
 _log = logging.getLogger(__name__)
-
-REGISTRY = "/v1/toolsets"
-KEYS = "/v1/keys"
-_WITH_PROBLEM_DETAILS = (REGISTRY, KEYS)
-"""Routes of our own API; the others have the shapes of theirs."""
-MESSAGES = "/v1/messages"
-MCP = "/mcp"
 
 _ROUTE_HINTS: Mapping[str, str] = {
     "/chat/completions": "; did you mean /v1/chat/completions? A client's base URL ends in /v1",
@@ -133,17 +127,6 @@ _QUERY_VALUES: Mapping[str, tuple[str, ...]] = {
     "order": ("asc", "desc"),
 }
 
-_EXPECTED_KINDS = {
-    "deadline_exceeded",
-    "compiler_overloaded",
-    "compiling_unfinished",
-    "engine_stopped",
-    "extra_missing",
-    "keys_unavailable",
-    "no_engine",
-}
-"""Kinds with a status of 500 or above that are no failure of the gateway, so they are not logged as one."""
-
 _RETRIED = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """Statuses that come with `Retry-After`, a second unless the error knows better."""
 
@@ -168,43 +151,6 @@ _FIELD_NAMES = "callgate.field_names"
 
 _NAMES: Mapping[str, Mapping[str, str]] = {"/v1/responses": _RESPONSES_NAMES, MESSAGES: _MESSAGES_NAMES}
 
-_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-
-_OPENAI_CODES = {"unauthorized": "invalid_api_key"}
-"""What OpenAI's clients know an error by; other codes are ours, or the same there."""
-
-_ANTHROPIC_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """An error, ready for any shape; `param` is the field at fault, `extensions` are further members."""
-
-    status: int
-    kind: str
-    detail: str
-    param: str | None = None
-    extensions: Mapping[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_gateway_failure(self) -> bool:
-        """Whether the gateway itself failed, so that the error is logged."""
-        return self.status >= 500 and self.kind not in _EXPECTED_KINDS
-
-    @property
-    def is_bug(self) -> bool:
-        """Whether the log needs a traceback."""
-        return self.is_gateway_failure and self.status == HTTPStatus.INTERNAL_SERVER_ERROR
-
 
 def problem_of(error: Exception) -> Problem:
     """Describe any error. An error that is not in the table is a bug; its message is not sent."""
@@ -226,15 +172,8 @@ def problem_of(error: Exception) -> Problem:
 def respond(request: HttpRequest, error: Exception) -> Response[Any]:
     """The response to an error, in the shape of the route's API."""
     problem = problem_of(error)
-    note_error(request.scope, error, problem.status)
     path = request.scope["path"]  # not of `request.url`, which fails where `Host` is no host
-    if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
-        problem = replace(problem, detail=_no_such_route(request.method, path))
-    if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
-        methods = ", ".join(sorted(problem.headers["allow"].split(", ")))
-        hint = next((hint for end, hint in _OTHER_ROUTES.items() if path.endswith(end)), "")
-        detail = f"{path} takes {methods}, not {request.method}{hint}"
-        problem = replace(problem, detail=detail)
+    note_error(request.scope, error, problem.status)
     if problem.is_gateway_failure:
         _log.error(
             "%s %r failed, request %s: %s",
@@ -244,38 +183,34 @@ def respond(request: HttpRequest, error: Exception) -> Response[Any]:
             error,
             exc_info=error if problem.is_bug else None,
         )
-    if problem.param and problem.kind != "invalid_field":
-        name = wire_name(request.scope, problem.param)
-        problem = replace(problem, param=name, detail=_renamed(problem.detail, problem.param, name))
-    if has_problem_details(path):
-        return _response(problem_details(problem), problem.status, problem, "application/problem+json")
-    content = writer_of(path)(problem)
-    if path.startswith(MESSAGES):
+    shape = shape_of(path)
+    content = shape.body(_for_route(problem, error, request.scope))
+    if shape is ANTHROPIC:
         content["request_id"] = request.scope.get(REQUEST_ID, "")
-    return _response(content, model_route_status(problem), problem, "application/json")
+    body = json.dumps(content).encode()  # ASCII, because a message may quote half a surrogate pair
+    status, headers = shape.status(problem.status), dict(problem.headers)
+    return Response(body, status_code=status, media_type=shape.media_type, headers=headers)
 
 
-def writer_of(path: str) -> Callable[[Problem], dict[str, Any]]:
-    """The function that writes the errors of a route without problem details."""
-    if is_mcp(path):
-        return json_rpc_error
-    return anthropic_error if path.startswith(MESSAGES) else openai_error
-
-
-def is_mcp(path: str) -> bool:
-    """Whether a route is one of the MCP front."""
-    return path.startswith(f"{MCP}/") or path == MCP
+def _for_route(problem: Problem, error: Exception, scope: HTTPScope) -> Problem:
+    """The problem as the route's clients know it: what to call instead, and their names of fields."""
+    method, path = scope["method"], scope["path"]
+    if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
+        return replace(problem, detail=_no_such_route(method, path))
+    if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        methods = ", ".join(sorted(problem.headers["allow"].split(", ")))
+        hint = next((hint for end, hint in _OTHER_ROUTES.items() if path.endswith(end)), "")
+        return replace(problem, detail=f"{path} takes {methods}, not {method}{hint}")
+    if problem.param and problem.kind != "invalid_field":
+        name = wire_name(scope, problem.param)
+        return replace(problem, param=name, detail=_renamed(problem.detail, problem.param, name))
+    return problem
 
 
 async def send_error(scope: Scope, receive: Receive, send: Send, error: Exception) -> None:
     """Answer a request that reaches no route with an error."""
     request = HttpRequest(scope, receive, send)
     await respond(request, error).to_asgi_response(app=None, request=request)(scope, receive, send)
-
-
-def has_problem_details(path: str) -> bool:
-    """Whether the errors of a route are problem details."""
-    return path.startswith(_WITH_PROBLEM_DETAILS)
 
 
 def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
@@ -316,73 +251,6 @@ def wire_name(scope: Scope, name: str) -> str:
     names = {**_NAMES.get(scope["path"], {}), **own_names}
     outer = max((each for each in names if f"{name}.".startswith(f"{each}.")), key=len, default="")
     return names[outer] + name.removeprefix(outer) if outer else name
-
-
-def problem_details(problem: Problem) -> dict[str, Any]:
-    """RFC 9457; `type` is a name, not an address that can be opened."""
-    title = problem.kind.replace("_", " ").capitalize()
-    return {
-        "type": f"urn:callgate:{problem.kind.replace('_', '-')}",
-        "title": title,
-        "status": problem.status,
-        "detail": problem.detail,
-        **({"field": problem.param} if problem.param else {}),
-        **problem.extensions,
-    }
-
-
-def openai_error(problem: Problem) -> dict[str, Any]:
-    """OpenAI's error object, which is also sent in streams."""
-    fallback = "server_error" if problem.status >= 500 else "invalid_request_error"
-    return {
-        "error": {
-            "message": problem.detail,
-            "type": _OPENAI_TYPES.get(problem.status, fallback),
-            "param": problem.param,
-            "code": openai_code(problem.kind),
-        }
-    }
-
-
-def openai_code(kind: str) -> str:
-    """The code of a kind of problem in OpenAI's error object."""
-    return _OPENAI_CODES.get(kind, kind)
-
-
-def anthropic_error(problem: Problem) -> dict[str, Any]:
-    """Anthropic's error object, which is also sent in streams."""
-    fallback = "api_error" if problem.status >= 500 else "invalid_request_error"
-    return {
-        "type": "error",
-        "error": {
-            "type": _ANTHROPIC_TYPES.get(problem.status, fallback),
-            "message": problem.detail,
-            "param": problem.param,
-            "code": problem.kind,
-            **({"details": problem.extensions} if "error_code" in problem.extensions else {}),
-        },
-    }
-
-
-def json_rpc_error(problem: Problem) -> dict[str, Any]:
-    """JSON-RPC's error object for a message that was not read, and so without an id."""
-    code = -32700 if problem.kind == "malformed_body" else -32600  # parse error, invalid request
-    return {
-        "jsonrpc": "2.0",
-        "id": None,
-        "error": {"code": code, "message": problem.detail, "data": {"code": problem.kind}},
-    }
-
-
-def model_route_status(problem: Problem) -> int:
-    """The status on the model routes: their APIs have no 422 and use 400 for a bad schema."""
-    return 400 if problem.status == 422 else problem.status
-
-
-def _response(content: dict[str, Any], status: int, problem: Problem, media_type: str) -> Response[Any]:
-    # ASCII, because a message may quote half a surrogate pair.
-    body = json.dumps(content).encode()
-    return Response(body, status_code=status, media_type=media_type, headers=dict(problem.headers))
 
 
 def _with_remedy(error: Exception) -> str:

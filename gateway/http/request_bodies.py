@@ -87,28 +87,31 @@ class RequestBodies:
         encoding = request.headers.get("content-encoding", "")
         if encoding.lower() not in {"", "identity"}:
             raise EncodedBody(encoding)
-        received = bytearray()
-        is_large = has_more = False
         async with AsyncExitStack() as resources:
-            while True:
-                message: Any = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGone
-                received += message.get("body", b"")
-                has_more = message.get("more_body", False)
-                if len(received) > limit:
-                    raise LargeBody(limit)
-                if len(received) > LARGE and not is_large:
-                    is_large = True
-                    await resources.enter_async_context(self._room_for(client_id))
-                if not has_more:
-                    break
-            raw = bytes(received)
-            received.clear()
+            raw = await self._received(request, limit, client_id, resources)
             if len(raw) <= SMALL:
                 return reader(raw)
-            reading = self._read_in_turn(partial(reader, raw), client_id, "large" if is_large else "small")
-            return await unless_gone(request, reading)
+            lane: Lane = "large" if len(raw) > LARGE else "small"
+            return await unless_gone(request, self._read_in_turn(partial(reader, raw), client_id, lane))
+
+    async def _received(
+        self, request: HttpRequest, limit: int, client_id: str, resources: AsyncExitStack
+    ) -> bytes:
+        """The bytes of a body. Before more of a large one is read, it takes its room, in `resources`."""
+        received = bytearray()
+        is_large, has_more = False, True
+        while has_more:
+            message: Any = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            received += message.get("body", b"")
+            has_more = message.get("more_body", False)
+            if len(received) > limit:
+                raise LargeBody(limit)
+            if len(received) > LARGE and not is_large:
+                is_large = True
+                await resources.enter_async_context(self._room_for(client_id))
+        return bytes(received)
 
     async def _read_in_turn(self, read: Callable[[], T], client_id: str, lane: Lane) -> T:
         async with self.turn(client_id, lane) as turn:

@@ -18,9 +18,10 @@ from gateway.generation.generation import Generation
 from gateway.generation.model_names import split_model
 from gateway.generation.response_entries import StoredResponse
 from gateway.generation.turn import Turn
+from gateway.http.error_shapes import MESSAGES
 from gateway.http.json_body import convert
 from gateway.http.leaving_clients import unless_gone
-from gateway.http.problems import MESSAGES, note_names, wire_name
+from gateway.http.problems import note_names, wire_name
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.request_context import RequestContext, WiredContext
 from gateway.routes.transport import AnswerWriter, ignored_header, read_wire_request, stream
@@ -115,8 +116,8 @@ async def chat_completions(context: WiredContext) -> Response[Any]:
 async def create_response(context: WiredContext) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
     stored, owner = context.services.responses, context.principal.owner
-    expander = Continuation(stored, owner)
-    wire_request = await read_wire_request(context, read_responses_request, expander=expander)
+    continuation = Continuation(stored, owner)
+    wire_request = await read_wire_request(context, read_responses_request, continuation=continuation)
     save = partial(stored.save, owner, items=wire_request.items) if wire_request.is_stored else None
     writer_of = partial(ResponseWriter, echoed=wire_request.echoed, save=save)
     return await _answer(context, wire_request, writer_of)
@@ -125,8 +126,8 @@ async def create_response(context: WiredContext) -> Response[Any]:
 @post("/v1/responses/input_tokens", status_code=200)
 async def count_response_tokens(context: WiredContext) -> Response[Any]:
     """How many tokens the prompt of a response has, with the conversation that it continues."""
-    expander = Continuation(context.services.responses, context.principal.owner)
-    wire_request = await read_wire_request(context, read_responses_request, expander=expander)
+    continuation = Continuation(context.services.responses, context.principal.owner)
+    wire_request = await read_wire_request(context, read_responses_request, continuation=continuation)
     ids = await _prompt_ids(context, wire_request)
     counted = {"object": "response.input_tokens", "input_tokens": len(ids)}
     return Response(counted, headers=ignored_header(wire_request.ignored))

@@ -12,6 +12,7 @@ from litestar.params import FromPath, FromQuery
 from msgspec import Meta
 
 from gateway.errors import InvalidField
+from gateway.http.error_shapes import REGISTRY
 from gateway.http.json_body import convert, position_after
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.plain_reasons import (
@@ -20,7 +21,6 @@ from gateway.http.plain_reasons import (
     SOURCE_KIND_PATTERN,
     SOURCE_URL_PATTERN,
 )
-from gateway.http.problems import REGISTRY
 from gateway.routes.request_context import RequestContext, WiredContext, check_query
 from gateway.routes.toolset_json import (
     DIFFERENCE_BYTES,

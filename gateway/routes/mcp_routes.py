@@ -12,9 +12,9 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import ExtraMissing, InvalidField, WrongMediaType
+from gateway.http.error_shapes import MCP
 from gateway.http.headers import HttpRequest
 from gateway.http.json_body import JsonBody
-from gateway.http.problems import MCP
 from gateway.routes.request_context import WiredContext, check_query
 from toolspecs.toolset import ToolsetReference
 

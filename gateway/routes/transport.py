@@ -14,11 +14,13 @@ from litestar.response import Stream
 from litestar.types import Scope
 
 from gateway.errors import InvalidField
+from gateway.generation.continuation import Continuation
 from gateway.generation.generation import Generation
 from gateway.http.deadline import Deadline
+from gateway.http.error_shapes import Problem
 from gateway.http.headers import note_error
 from gateway.http.json_body import JsonBody
-from gateway.http.problems import Problem, problem_of
+from gateway.http.problems import problem_of
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.request_context import RequestContext
 from gateway.wire.turn_fields import TurnHeaders, timeout_in
@@ -42,19 +44,6 @@ class RequestReader(Protocol[RequestT_co]):
         """The request; raises InvalidField and InvalidTools."""
 
 
-class BodyExpander(Protocol):
-    """Inserts into a decoded body what the body refers to."""
-
-    def is_needed(self, body: Any) -> bool:
-        """Whether it refers to anything."""
-
-    async def expand(self, body: Any, turn: ReadingTurn) -> Any:
-        """The body with what it refers to."""
-
-    def as_sent(self, error: InvalidField, body: Any, expanded: Any) -> InvalidField:
-        """An error of reading the expanded body, with the place as the client wrote it in `body`."""
-
-
 class AnswerWriter(Protocol):
     """How a wire format writes the answer of one generation: whole, or as the events of a stream."""
 
@@ -72,19 +61,19 @@ class AnswerWriter(Protocol):
 
 
 async def read_wire_request(
-    context: RequestContext, reader: RequestReader[RequestT_co], *, expander: BodyExpander | None = None
+    context: RequestContext, reader: RequestReader[RequestT_co], *, continuation: Continuation | None = None
 ) -> RequestT_co:
-    """The request in a wire format; `expander` inserts into the decoded body what the body refers to.
+    """The request in a wire format; `continuation` inserts into its body what that continues or refers to.
 
     What it inserts counts as held too. Raises as `RequestContext.read_held` does, and DeadlineExceeded.
     """
     timeout = timeout_in(context.request.headers.get("x-request-timeout"))
     async with Deadline(timeout, context.services.request_seconds, since=context.arrived).enforced():
-        return await _read_wire_request(context, reader, expander)
+        return await _read_wire_request(context, reader, continuation)
 
 
 async def _read_wire_request(
-    context: RequestContext, reader: RequestReader[RequestT_co], expander: BodyExpander | None
+    context: RequestContext, reader: RequestReader[RequestT_co], continuation: Continuation | None
 ) -> RequestT_co:
     sent = context.request.headers
     headers = TurnHeaders(sent.get("x-toolset"), sent.get("x-request-timeout"))
@@ -92,23 +81,23 @@ async def _read_wire_request(
     def read(body: Any) -> RequestT_co:
         return reader(body, headers, is_strict=context.services.is_strict)
 
-    if expander is None:
+    if continuation is None:
         return await context.read_held(lambda body: read(body.value))
 
     def read_complete(body: JsonBody) -> RequestT_co | _Unread:
-        return _Unread(body.value) if expander.is_needed(body.value) else read(body.value)
+        return _Unread(body.value) if continuation.is_needed(body.value) else read(body.value)
 
     found = await context.read_held(read_complete)
     if not isinstance(found, _Unread):
         return found
 
     async def read_expanded(turn: ReadingTurn) -> RequestT_co:
-        body = await expander.expand(found.body, turn)
+        body = await continuation.expand(found.body, turn)
         context.holding.hold_body(context.principal.client_id, *await turn.run(partial(_sizes, body)))
         try:
             return await turn.run(partial(read, body))
         except InvalidField as error:
-            raise expander.as_sent(error, found.body, body) from error
+            raise continuation.as_sent(error, found.body, body) from error
 
     return await context.in_turn(read_expanded)
 

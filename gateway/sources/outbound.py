@@ -53,6 +53,9 @@ NOT_PUBLIC = (
 )
 """Why a host is not read."""
 
+CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+"""Variables of the environment that say where trusted certificates are."""
+
 OWN_HEADERS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
 """Headers that the HTTP client sets itself."""
 

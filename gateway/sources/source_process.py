@@ -25,6 +25,7 @@ import msgspec
 
 from gateway.errors import ExtraMissing, TooManyImports
 from gateway.sources.outbound import (
+    CERTIFICATE_VARIABLES,
     AddressRules,
     CheckedHosts,
     SourceAccess,
@@ -57,8 +58,6 @@ _FILES = (
     *("/dev/null", "/dev/urandom"),
 )
 """What the system's libraries read to look up hosts and to check certificates."""
-_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables of the environment that say where certificates are."""
 
 # As in the zygote: this interpreter, without the user's own start-up files.
 _ENTRY = """
@@ -173,12 +172,12 @@ class SourceProcesses:
             ExtraMissing: the library for such sources is not installed.
             TooManyImports: too many sources are being read, for this client or in all.
         """
-        name = order.url or "the document"
+        name, environment = order.url or "the document", self._environment
         order = msgspec.structs.replace(
             order,
             credentials=self._access.credentials_for(order.url),
             networks=self._access.networks,
-            certificates=tuple(path for name, path in self._environment.items() if name in _CERTIFICATES),
+            certificates=tuple(environment[name] for name in CERTIFICATE_VARIABLES if name in environment),
             processor_s=self._processor_s,
         )
         with self._room_for(client_id):

@@ -1,16 +1,17 @@
 """Sets up OpenTelemetry's SDK as the settings say: where spans and metrics are sent."""
 
 import logging
+import pkgutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider as SDKMeterProvider
-from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
@@ -21,6 +22,8 @@ from gateway.settings import Settings
 
 FLUSH_S = 3.0
 """How long a collector may take for the last spans and metrics. The chart leaves a pod some 5 s to end."""
+
+_EXPORTED = {"trace": "Span", "metric": "Metric"}
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +36,12 @@ def open_provider(settings: Settings) -> TracerProvider | None:
                 _log.warning("%s is set, but nothing is sent there: telemetry is not otlp", name)
     if settings.telemetry == "none":
         return None
-    exporter = ConsoleSpanExporter(out=sys.stdout) if settings.telemetry == "console" else _spans_to(settings)
+    is_otlp = settings.telemetry == "otlp"
+    exporter: SpanExporter = (
+        _otlp_exporter(settings, "trace", settings.otlp_endpoint)
+        if is_otlp
+        else ConsoleSpanExporter(out=sys.stdout)
+    )
     provider = TracerProvider(resource=_resource())
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
@@ -71,7 +79,8 @@ def open_meters(settings: Settings) -> Meters:
         ProcessCollector(registry=registry)
     if settings.telemetry == "otlp" and settings.metrics:
         if settings.sends_metrics:
-            readers.append(PeriodicExportingMetricReader(_metrics_to(settings)))
+            exporter = _otlp_exporter(settings, "metric", settings.metrics_endpoint)
+            readers.append(PeriodicExportingMetricReader(exporter))
         else:
             _log.warning(
                 "no metrics are sent: otlp_endpoint does not end in /v1/traces; set otlp_metrics_endpoint too"
@@ -109,47 +118,12 @@ def _resource() -> Resource:
     return Resource.create({"service.name": "callgate"}).merge(OTELResourceDetector().detect())
 
 
-def _spans_to(settings: Settings) -> SpanExporter:
-    exporter: SpanExporter
+def _otlp_exporter(settings: Settings, kind: Literal["trace", "metric"], endpoint: str | None) -> Any:
+    """The exporter of spans or metrics to an endpoint; raises ExtraMissing."""
+    package = f"opentelemetry.exporter.otlp.proto.{settings.otlp_protocol}.{kind}_exporter"
     try:
-        if settings.otlp_protocol == "grpc":
-            from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - an extra
-                OTLPSpanExporter as GrpcSpanExporter,
-            )
-
-            exporter = GrpcSpanExporter(endpoint=settings.otlp_endpoint)
-        else:
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - an extra
-                OTLPSpanExporter,
-            )
-
-            exporter = OTLPSpanExporter(endpoint=settings.otlp_endpoint)
+        exporter = pkgutil.resolve_name(f"{package}:OTLP{_EXPORTED[kind]}Exporter")
+        return exporter(endpoint=endpoint)
     except ImportError as error:
-        raise _missing(settings) from error
-    return exporter
-
-
-def _metrics_to(settings: Settings) -> MetricExporter:
-    exporter: MetricExporter
-    endpoint: Any = settings.metrics_endpoint
-    try:
-        if settings.otlp_protocol == "grpc":
-            from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - an extra
-                OTLPMetricExporter as GrpcMetricExporter,
-            )
-
-            exporter = GrpcMetricExporter(endpoint=endpoint)
-        else:
-            from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - an extra
-                OTLPMetricExporter,
-            )
-
-            exporter = OTLPMetricExporter(endpoint=endpoint)
-    except ImportError as error:
-        raise _missing(settings) from error
-    return exporter
-
-
-def _missing(settings: Settings) -> ExtraMissing:
-    extra = "otlp-grpc" if settings.otlp_protocol == "grpc" else "otlp"
-    return ExtraMissing("telemetry = otlp", extra)
+        extra = "otlp-grpc" if settings.otlp_protocol == "grpc" else "otlp"
+        raise ExtraMissing("telemetry = otlp", extra) from error

@@ -7,7 +7,6 @@ from dataclasses import replace
 from compiler.errors import MatchingTooSlow
 from runtime.decoding.token_writer import Output
 from runtime.errors import GrammarTooSlow, Unforeseen
-from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
 from runtime.scheduling.scheduler import Scheduler
 from runtime.scheduling.sequence import Population, Sequence, SequenceStatus
@@ -64,14 +63,14 @@ class EnginePopulations:
             if not population.is_over and (selected := self._advance(population)) is not None:
                 yield selected
 
-    def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
+    def stop(self, sequence: Sequence) -> None:
         """End a sequence and the others of its population, free their pages, and release the others."""
-        self._scheduler.end(sequence, reason)
+        self._scheduler.end(sequence)
         if sequence.population is not None:
             sequence.population.is_over = True
             for member in sequence.population.members:
                 if member is not sequence:
-                    self._scheduler.end(member, reason)
+                    self._scheduler.end(member)
                     member.release()
 
     def start(self, sequence: Sequence) -> None:
@@ -111,7 +110,7 @@ class EnginePopulations:
 
     def drop(self, sequence: Sequence) -> None:
         """End a sequence but not its population."""
-        self._scheduler.end(sequence, FinishReason.STOP)
+        self._scheduler.end(sequence)
 
     def _after_failure(self, population: Population, failed: Output) -> Iterator[Output]:
         """The output that is selected instead of one that has failed, if any; its error, if none can be."""

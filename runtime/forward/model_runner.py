@@ -104,7 +104,7 @@ class ModelRunner:
         """
         for num_tokens in sizes_up_to(settings.max_batch_tokens)[1:]:
             self._compute(num_tokens)
-        for num_sequences in sizes_up_to(settings.max_sequences):
+        for num_sequences in sizes_up_to(settings.max_batch):
             self._compute(1, num_sequences)
         self.cache.clear(range(1, self.cache.num_pages))
 
@@ -134,7 +134,7 @@ class ModelRunner:
                 self.cache,
                 self.operations.kernel,
                 self.operations.capture,
-                max_rows=min(2 * settings.max_sequences, settings.max_batch_tokens),
+                max_rows=min(2 * settings.max_batch, settings.max_batch_tokens),
                 max_pages=min(-(-length // self.cache.page_size), self.cache.num_pages),
                 device=self.device,
             )

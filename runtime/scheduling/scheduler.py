@@ -39,7 +39,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.shares = ClientShares()
-        self.max_running = settings.max_sequences
+        self.max_running = settings.max_batch
         self._num_steps_since_shortage = 0
         self.num_preempted = 0
 
@@ -67,7 +67,7 @@ class Scheduler:
             dropped = self._choice_to_drop(waiting, sequence.client_id)
             if dropped is None:
                 raise Overloaded
-            self.end(dropped, FinishReason.STOP)
+            self.end(dropped)
         self.enqueue(sequence)
         return dropped
 
@@ -133,7 +133,9 @@ class Scheduler:
                 self.shares.leave(sequence)
         return self._release(sequence, is_tainted=is_tainted)
 
-    def end(self, sequence: Sequence, reason: FinishReason, *, is_tainted: bool = False) -> list[int]:
+    def end(
+        self, sequence: Sequence, reason: FinishReason = FinishReason.STOP, *, is_tainted: bool = False
+    ) -> list[int]:
         """Remove a sequence for good, unless it has ended already; returns the pages that are free now."""
         if sequence.status is SequenceStatus.FINISHED:
             return []
@@ -216,11 +218,11 @@ class Scheduler:
 
     def lift_limit(self) -> None:
         """Let as many sequences run as the settings say: the one that made its batches fail has ended."""
-        self.max_running = self.settings.max_sequences
+        self.max_running = self.settings.max_batch
 
     def _recover(self) -> None:
         """Let one more sequence run every `RECOVERY_STEPS` after a shortage of memory."""
-        if self.max_running < self.settings.max_sequences:
+        if self.max_running < self.settings.max_batch:
             self._num_steps_since_shortage += 1
             if self._num_steps_since_shortage % RECOVERY_STEPS == 0:
                 self.max_running += 1

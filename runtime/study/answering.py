@@ -202,7 +202,7 @@ class Asker:
         loaded = subject.loaded
         settings = EngineSettings(
             max_batch_tokens=max(2048, num_at_once),
-            max_sequences=num_at_once,
+            max_batch=num_at_once,
             max_waiting=num_at_once,
             max_sequences_per_client=num_at_once * _MOST_TOGETHER,
             device=str(loaded.model.device),

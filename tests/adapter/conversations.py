@@ -20,36 +20,11 @@ TURNS = 12
 
 _SYSTEMS = ("You are a helpful assistant.", "Use the tools when they fit.", "Answer briefly.")
 _BEFORE = (
-    *(
-        "",
-        "",
-        "",
-        "",
-        "",
-        "please ",
-        "hi, ",
-        "hey, ",
-        "hello! ",
-        "ok, ",
-        "so, ",
-        "could you help? ",
-        "quick one: ",
-    ),
-    *("one more thing: ", "if you have a second: ", "um, "),
+    *("", "", "", "", "", "please ", "hi, ", "hey, ", "hello! ", "ok, ", "so, ", "could you help? "),
+    *("quick one: ", "one more thing: ", "if you have a second: ", "um, "),
 )
 _BEHIND = (
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    " thanks",
-    ", thank you",
-    ", please",
-    ", ok?",
-    " - thanks!",
-    " :)",
+    *("", "", "", "", "", "", " thanks", ", thank you", ", please", ", ok?", " - thanks!", " :)"),
     ", will you",
 )
 _SMALL_TALK = (

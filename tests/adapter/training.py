@@ -1,10 +1,9 @@
 """Trains a LoRA adapter with peft: steps, checkpoints and a log; a run that was cut off can be resumed."""
 
 import json
-import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -14,12 +13,13 @@ from typing import Any
 import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
-from tiny_model.batches import BatchStream, PoolOf, StreamPosition, TrainingBatch, in_batches
+from tiny_model.batches import BatchStream, PoolOf, TrainingBatch, in_batches
 from tiny_model.conversations import Conversation
 from tiny_model.conversations import converse as synthetic
 from tiny_model.examples import Example, example_of
 from tiny_model.recipe import RECIPES as TINY_RECIPES
-from torch.nn.functional import cross_entropy
+from tiny_model.recipe import Schedule
+from tiny_model.steps import Progress, Steps
 
 from adapter.conversations import converse as everyday
 from adapter.conversations import spell
@@ -33,7 +33,7 @@ _MODULES = "all-linear"
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterRecipe:
+class AdapterRecipe(Schedule):
     """The shape of the adapter and its training: AdamW, warm-up and cosine, loss on answers only.
 
     `synthetic` is the share of the tiny model's own conversations, `spelling` that of conversations with
@@ -52,12 +52,6 @@ class AdapterRecipe:
     max_length: int = 2048
     pool_size: int = 96
     clip: float = 1.0
-
-    def rate(self, step: int, progress: float) -> float:
-        """The learning rate of a step, at `progress` of the whole run: warm-up, then half a cosine."""
-        cosine = 0.5 + 0.5 * math.cos(math.pi * min(1.0, progress))
-        share = self.final_share + (1 - self.final_share) * cosine
-        return self.learning_rate * share * min(1.0, (step + 1) / self.warmup_steps)
 
 
 RECIPES: Mapping[str, AdapterRecipe] = MappingProxyType(
@@ -80,18 +74,8 @@ RECIPES: Mapping[str, AdapterRecipe] = MappingProxyType(
 """Recipes by device, and two that train an adapter further on a CPU: with words to copy, and with larger batches."""
 
 
-@dataclass(slots=True)
-class Progress:
-    """How far a run has come; `seconds` is the training time of all its parts."""
-
-    step: int = 0
-    seconds: float = 0.0
-    num_tokens: int = 0
-    place: StreamPosition = field(default_factory=StreamPosition)
-
-
 class AdapterTrainer:
-    """A model whose weights stay, the adapter on top, the optimizer, and the progress of a run."""
+    """A model whose weights stay, the adapter on top, and the steps of its training."""
 
     def __init__(
         self, loaded: LoadedModel, recipe: AdapterRecipe, *, seed: int = 0, device: str = "cpu"
@@ -107,30 +91,20 @@ class AdapterTrainer:
         self.seed = seed
         self.device = device
         self.tokenizer = loaded.tokenizer
-        self.weights = [weight for weight in self.model.parameters() if weight.requires_grad]
-        self.optimizer = torch.optim.AdamW(self.weights, betas=(0.9, 0.98), weight_decay=0.0)
-        self.progress = Progress()
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        self.optimizer = torch.optim.AdamW(weights, betas=(0.9, 0.98), weight_decay=0.0)
+        base = self.model.get_base_model()
+        self.steps = Steps(recipe, weights, [self.optimizer], base.model, base.lm_head)
+
+    @property
+    def progress(self) -> Progress:
+        """How far the run has come."""
+        return self.steps.progress
 
     def step(self, batch: TrainingBatch, share: float) -> float:
-        """Do one update; returns the mean loss over the tokens of answers, in nats.
-
-        Raises:
-            FloatingPointError: the loss is not a number.
-        """
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.rate(self.progress.step, share)
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.is_bfloat16):
-            loss = self._loss(batch.to(self.device))
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.weights, self.recipe.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise FloatingPointError(f"the loss of step {self.progress.step} is not a number")
-        self.progress.step += 1
-        self.progress.num_tokens += batch.ids.numel()
-        return value
+        """Do one update, at `share` of the run; returns the mean loss over the tokens of answers, in nats."""
+        autocast = torch.autocast(self.device, torch.bfloat16, enabled=self.is_bfloat16)
+        return self.steps.do(batch.to(self.device), share, autocast)
 
     def export(self, folder: Path) -> None:
         """Write the adapter in peft's format, as bfloat16; each file replaces the last one when it is whole."""
@@ -173,16 +147,7 @@ class AdapterTrainer:
             raise ValueError(f"{path} was begun with another recipe or seed: give another --out")
         set_peft_model_state_dict(self.model, state["adapter"])
         self.optimizer.load_state_dict(state["optimizer"])
-        place = StreamPosition(**state["progress"]["place"])
-        self.progress = Progress(**state["progress"] | {"place": place})
-
-    def _loss(self, batch: TrainingBatch) -> torch.Tensor:
-        """The mean over the tokens of answers. Padding is on the right, where no token attends to it."""
-        base = self.model.get_base_model()
-        states = base.model(input_ids=batch.ids, use_cache=False).last_hidden_state
-        is_next = batch.is_answer[:, 1:]
-        logits = base.lm_head(states[:, :-1][is_next])
-        return cross_entropy(logits.float(), batch.ids[:, 1:][is_next])
+        self.steps.progress = Progress.restored(state["progress"])
 
 
 def conversation(recipe: AdapterRecipe, seed: int, number: int) -> Conversation:
@@ -226,7 +191,7 @@ def train(
     start = time.monotonic() - progress.seconds
     saved = progress.seconds
     while not is_stopped():
-        share = progress.seconds / (60 * minutes) if max_steps is None else progress.step / max_steps
+        share = progress.share(minutes, max_steps)
         if share >= 1:
             break
         loss = trainer.step(batch, share)

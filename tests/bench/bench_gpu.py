@@ -153,7 +153,7 @@ def _check_shape(device: torch.device, name: str) -> tuple[str, str]:
 
 
 def _greedy(model: Any, backend: DeviceOperations | None) -> tuple[list[list[int]], bool]:
-    settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
+    settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_batch=8)
     runner = ModelRunner(model, settings, backend)
     engine = Engine(runner, prepare(architectures.EVERYTHING), settings, context_length=256)
     sequences = [

@@ -41,7 +41,7 @@ class Row:
 
 async def main(num_questions: int, temperature: float) -> None:
     """Print a table."""
-    settings = EngineSettings(num_threads=1, max_sequences=64, kv_bytes=256 * 2**20)
+    settings = EngineSettings(num_threads=1, max_batch=64, kv_bytes=256 * 2**20)
     runtime = EmbeddedRuntime.load(TINY_MODEL_FOLDER, settings, model_id="tiny")
     questions = list(held_out(num_questions))
     await answer(runtime, questions[0], Selection(), 0, temperature)  # it also warms up

@@ -147,7 +147,7 @@ class Bench:
         is_gpu = self.device.type == "cuda"  # then the cache is as large as it is in a gateway
         settings = EngineSettings(
             num_pages=None if is_gpu else 1 + max(largest * -(-length // 16), MAX_TOKENS // 16),
-            max_sequences=largest,
+            max_batch=largest,
             max_batch_tokens=2048,
             compile_layers=compile_layers,
         )

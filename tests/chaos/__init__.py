@@ -7,7 +7,7 @@ them without a pause while one thing after the other breaks:
 - `load`: the clients, which judge every answer, and the writer, which remembers what was acknowledged
 - `shared_faults`: faults of what the load uses; `own_faults`: faults of a gateway that has no other clients
 - `histories`: whether a history of compare-and-set operations is linearizable
-- `report`: docs/reliability.md
+- `report`: the figures of docs/reliability.md
 
 What must hold at the end of each fault: every request ended with a valid answer or a clear error within its deadline,
 every registration that was acknowledged is there, and all is served again.

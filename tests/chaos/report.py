@@ -1,4 +1,4 @@
-"""docs/reliability.md, from what runs have found: `python -m chaos.report results.json … > docs/reliability.md`."""
+"""The figures of docs/reliability.md, from what runs have found: `python -m chaos.report results.json …`."""
 
 import json
 import os
@@ -9,24 +9,13 @@ from datetime import date
 from pathlib import Path
 
 HEAD = """\
-# Reliability
-
-What happens when something breaks, measured by `make chaos`: two gateways, two engines and a Redis on loopback, each a
-process of its own, while {num_clients} clients of OpenAI's library call without a pause. The engines are stand-ins: they draw
-random tokens under the masks of the real grammars, 10 ms a token. Every call is judged by jsonschema-rs. Toolsets are
-registered all the time, and read back after each fault.
-
-{machine}, {day}. Times are of this machine, which did much else.
-
 **{num_answered} requests answered, each with a valid call; {num_refused} refused with a clear error; lost: {num_lost};
 invalid: {num_invalid}; without an end in time: {num_endless}.**
 
+{machine}, {day}.
+
 | fault | answered | refused | longest answer | all served again after | seen |
 |---|---|---|---|---|---|
-"""
-TAIL = """
-*Refused* counts errors by their `code`, of clients that did not retry. *All served again* counts from when the cause was
-gone. A process that is started needs seconds before that, which count as part of the fault.
 """
 
 
@@ -37,9 +26,8 @@ def main() -> None:
 
 
 def page(tried: list[dict]) -> str:
-    """The page."""
+    """The totals and the table of the page."""
     head = HEAD.format(
-        num_clients=6,
         machine=f"{os.cpu_count()} cores of {platform.machine()}",
         day=date.today().isoformat(),  # noqa: DTZ011 - a day
         num_answered=sum(one["num_answered"] for one in tried),
@@ -48,7 +36,7 @@ def page(tried: list[dict]) -> str:
         num_invalid=count(tried, "an invalid call"),
         num_endless=count(tried, "no end after"),
     )
-    return head + "".join(map(row, tried)) + TAIL
+    return head + "".join(map(row, tried))
 
 
 def count(tried: list[dict], what: str) -> int:

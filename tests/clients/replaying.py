@@ -1,11 +1,11 @@
 """A runtime that plays the tiny model's part without a model, and the shapes that answers must have."""
 
-import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from fake_runtime import FakeRuntime, call, text
 from official_types import WHOLE, judge, judge_event
+from sse import events_of
 
 from runtime.events import Event
 from runtime.request import GenerationRequest
@@ -40,13 +40,10 @@ def check_shape(path, answer, *, is_streamed):
     if not is_streamed:
         judge(WHOLE[path], answer.json())
         return
-    *events, last = [
-        line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")
-    ]
+    events = events_of(answer)
+    for event in events:
+        judge_event(path, event)
     if path in LAST_EVENTS:
-        assert json.loads(last)["type"] == LAST_EVENTS[path]
-        events.append(last)
+        assert events[-1]["type"] == LAST_EVENTS[path]
     else:
-        assert last == "[DONE]"
-    for written in events:
-        judge_event(path, json.loads(written))
+        assert answer.text.endswith("data: [DONE]\n\n")

@@ -285,7 +285,7 @@ def test_whatever_a_validator_takes_may_be_of_the_format(name):
     known, dfa = FORMATS[name], texts_of(FORMATS[name])
     samples = [text for _ in range(200) if (text := sample(dfa, rng, known.max_length or 60)) is not None]
     assert [text for text in samples if not may_be_valid(name, text)] == []
-    starts = [*samples[:20], *pools.FORMATS[name], NEAR_FORMATS.get(name, "a")]
+    starts = [*samples[:20], *pools.likely_texts(name), NEAR_FORMATS.get(name, "a")]
     texts = [near(rng.choice(starts), rng) for _ in range(3_000)]
     missed = [text for text in texts if not may_be_valid(name, text)]
     assert [text for text in missed if any(takes(judge, text) for judge in judges(name))] == []

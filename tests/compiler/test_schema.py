@@ -120,6 +120,16 @@ def test_declared_order_survives_a_reference_by_the_documents_own_name(reference
     assert not compiled.accepts('{"a":{"a":{},"z":1}}')
 
 
+def test_a_closed_object_that_needs_undeclared_keys_is_refused_with_the_way_to_allow_them():
+    needing = {"type": "object", "properties": {"a": STRING}, "minProperties": 2}
+    schema = {"type": "object", "properties": {"inner": needing}, "required": ["inner"]}
+    with pytest.raises(UnsupportedSchema, match="`additionalProperties: true`") as caught:
+        compile_schema(schema, objects="closed")
+    assert caught.value.pointer == "/properties/inner"
+    needing["additionalProperties"] = True
+    assert compile_schema(schema, objects="closed").accepts('{"inner":{"a":"s","b":1}}')
+
+
 def test_keys_and_values_of_patterns_stand_in_the_order_of_the_document():
     schema = {
         "type": "object",

@@ -51,6 +51,14 @@ FORMATS = {
 """Texts by format, valid ones and others."""
 
 
+def likely_texts(name: str) -> tuple[str, ...]:
+    """The texts of a format of ours."""
+    assert name in FORMATS, (
+        f"write likely texts of the format {name!r}, valid and not, into FORMATS in tests/fuzz/pools.py"
+    )
+    return FORMATS[name]
+
+
 def mostly(
     rng: random.Random, plain: tuple[Any, ...], hostile: tuple[Any, ...], probability: float = 0.75
 ) -> Any:

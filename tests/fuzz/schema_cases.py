@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from random_decoding import EmptyMask, Generation, RandomDecoder
@@ -11,7 +11,7 @@ from compiler.errors import UnsupportedSchema
 from fuzz.findings import Outcome
 from fuzz.harness import Check, Harness
 from fuzz.instances import InstanceMaker, broken, neighbours, spelled
-from fuzz.judging import EveryJudge, Unjudged, is_schema
+from fuzz.judging import EveryJudge
 from fuzz.patterns import make_pattern, texts_near
 from fuzz.pools import HOSTILE_STRINGS, PLAIN_STRINGS
 from fuzz.schemas import make_schema, with_parts_elsewhere
@@ -80,38 +80,30 @@ class PatternCases:
 class _SchemaCheck(Check):
     """The check of one schema."""
 
+    _judges: EveryJudge | None = None
+    refusals = UnsupportedSchema
+
     def outcome(self) -> Outcome:
         """Counts and findings."""
-        schema = self._subject["schema"]
-        if not is_schema(schema):
-            self._count("no schema")
-            return self._outcome
-        try:
-            self._compiled = self._harness.compile_schema(
-                schema, tokenizer=vocabulary(self._subject["vocabulary"]), objects=self._subject["objects"]
-            )
-        except UnsupportedSchema:
-            self._count("refused")
-            return self._outcome
-        except Exception as error:  # noqa: BLE001 - whatever else is raised is what we look for
-            self._find("raises another error", f"{type(error).__name__}: {error}")
-            return self._outcome
-        self._count("compiled")
-        self._harness.compiled()
-        try:
-            self._judges = EveryJudge(schema, self._harness.ajv)
-        except Unjudged:
-            self._count("unjudged")
-            return self._outcome
-        self._count(
-            "ajv is not asked: it " + self._judges.ajv_unasked if self._judges.ajv_unasked else "ajv is asked"
-        )
-        if "text" in self._subject:
-            self._judge(self._subject["text"], "given")
-        else:
-            self._look()
-        self._outcome.counts["no verdict: jsonschema fails"] += self._judges.num_failures
+        super().outcome()
+        if self._judges:
+            self._outcome.counts["no verdict: jsonschema fails"] += self._judges.num_failures
         return self._outcome
+
+    def _schemas(self) -> Iterable[Any]:
+        return [self._subject["schema"]]
+
+    def _compile(self) -> None:
+        self._compiled = self._harness.compile_schema(
+            self._subject["schema"],
+            tokenizer=vocabulary(self._subject["vocabulary"]),
+            objects=self._subject["objects"],
+        )
+
+    def _find_judges(self) -> None:
+        self._judges = EveryJudge(self._subject["schema"], self._harness.ajv)
+        reason = self._judges.ajv_unasked
+        self._count(f"ajv is not asked: it {reason}" if reason else "ajv is asked")
 
     def _look(self) -> None:
         drawn: list[Any] = []

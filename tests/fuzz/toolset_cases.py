@@ -2,16 +2,16 @@
 
 import json
 import random
+from collections.abc import Iterable
 from typing import Any
 
 from soundness.tagged_schemas import arguments_schema
 from whole_outputs import admits, parse_calls
 
-from compiler.errors import CompilerError
 from compiler.syntaxes import SYNTAXES
 from fuzz.findings import Outcome
 from fuzz.harness import Check, Harness
-from fuzz.judging import EveryJudge, Unjudged, is_schema
+from fuzz.judging import EveryJudge
 from fuzz.schemas import make_schema
 from fuzz.tokens import draw, vocabulary
 from toolspecs.tool import Tool
@@ -19,6 +19,7 @@ from toolspecs.tool import Tool
 NUM_OUTPUTS = 6
 NUM_BROKEN = 25
 _NAMES = ("f", "ff", "get", "get_weather", "a-b", "f1")
+_MORE = (*'"[{]}a1', "null", " ", "\n", ", ", '"a", ', "<", "\\", "é", "aaaaaaaa", "")
 _TAGGED = [row.name for row in SYNTAXES.values() if row.tags]
 
 
@@ -70,38 +71,20 @@ class TaggedCases(ToolsetCases):
 class _ToolsetCheck(Check):
     """The check of one toolset."""
 
-    def outcome(self) -> Outcome:
-        """Counts and findings."""
-        schemas = self._subject["tools"]
-        if not all(map(is_schema, schemas.values())):
-            self._count("no schema")
-            return self._outcome
-        tools = [Tool(name, "", schema) for name, schema in schemas.items()]
-        try:
-            self._grammar = self._harness.compile_toolset(
-                tools,
-                tokenizer=vocabulary(self._subject["vocabulary"]),
-                syntax=self._subject["syntax"],
-                tool_choice=self._subject["choice"],
-            )
-        except CompilerError:
-            self._count("refused")
-            return self._outcome
-        except Exception as error:  # noqa: BLE001 - whatever else is raised is what we look for
-            self._find("raises another error", f"{type(error).__name__}: {error}")
-            return self._outcome
-        self._count("compiled")
-        self._harness.compiled()
-        try:
-            self._judges = {name: EveryJudge(schema, self._harness.ajv) for name, schema in schemas.items()}
-        except Unjudged:
-            self._count("unjudged")
-            return self._outcome
-        if "text" in self._subject:
-            self._read(self._subject["text"], "given")
-        else:
-            self._look()
-        return self._outcome
+    def _schemas(self) -> Iterable[Any]:
+        return self._subject["tools"].values()
+
+    def _compile(self) -> None:
+        self._grammar = self._harness.compile_toolset(
+            [Tool(name, "", schema) for name, schema in self._subject["tools"].items()],
+            tokenizer=vocabulary(self._subject["vocabulary"]),
+            syntax=self._subject["syntax"],
+            tool_choice=self._subject["choice"],
+        )
+
+    def _find_judges(self) -> None:
+        tools = self._subject["tools"].items()
+        self._judges = {name: EveryJudge(schema, self._harness.ajv) for name, schema in tools}
 
     def _look(self) -> None:
         outputs: list[str] = []
@@ -114,7 +97,7 @@ class _ToolsetCheck(Check):
         except Exception as error:  # noqa: BLE001 - as above
             self._find("raises while decoding", f"{type(error).__name__}: {error}")
         for output in outputs:
-            self._read(output, "drawn")
+            self._judge(output, "drawn")
             for _ in range(NUM_BROKEN):
                 changed = self._changed(output)
                 try:
@@ -123,7 +106,7 @@ class _ToolsetCheck(Check):
                     self._find("raises while reading", f"{type(error).__name__}: {changed!r} {error}")
                     continue
                 if is_accepted:
-                    self._read(changed, "accepted")
+                    self._judge(changed, "accepted")
                 else:
                     self._count("not accepted")
 
@@ -132,27 +115,7 @@ class _ToolsetCheck(Check):
         rng = self._rng
         at = rng.randrange(len(text) + 1)
         to = min(len(text), at + rng.choice((1, 1, 1, 2, 5, 20)))
-        more = rng.choice(
-            (
-                '"',
-                "[",
-                "{",
-                "]",
-                "}",
-                "a",
-                "1",
-                "null",
-                " ",
-                "\n",
-                ", ",
-                '"a", ',
-                "<",
-                "\\",
-                "é",
-                "aaaaaaaa",
-                "",
-            )
-        )
+        more = rng.choice(_MORE)
         return rng.choice(
             (
                 text[:at] + text[to:],
@@ -162,7 +125,7 @@ class _ToolsetCheck(Check):
             )
         )
 
-    def _read(self, output: str, what: str) -> None:
+    def _judge(self, output: str, what: str) -> None:
         """Whether an output reads back as calls of the tools, with valid arguments."""
         if what == "given" and not admits(self._grammar, output):
             return

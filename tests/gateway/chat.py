@@ -1,23 +1,7 @@
 """Chat Completions as a client asks for them."""
 
-from sse import events_of
+from apis import CHAT, TOOL_CALL, USER
 
-URL = "/v1/chat/completions"
-USER = {"role": "user", "content": "Hi"}
+__all__ = ["TOOL_CALL", "URL", "USER", "ask", "body", "stream"]
 
-
-def body(**fields):
-    return {"model": "tiny", "messages": [USER], **fields}
-
-
-async def ask(client, headers=None, **fields):
-    response = await client.post(URL, json=body(**fields), headers=headers)
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-async def stream(client, **fields):
-    """The chunks of a stream, whose end is checked."""
-    response = await client.post(URL, json=body(stream=True, **fields))
-    assert response.text.endswith("data: [DONE]\n\n"), response.text
-    return events_of(response)
+URL, body, ask, stream = CHAT.url, CHAT.body, CHAT.ask, CHAT.stream

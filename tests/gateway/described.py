@@ -7,12 +7,13 @@ from functools import cache
 import jsonschema_rs
 from litestar.testing import AsyncTestClient
 
-from gateway.api_document.document_routes import _document
+from gateway.api_document.document import describe
+from gateway.api_document.document_routes import API_ROUTES
 
 
 @cache
 def document():
-    return json.loads(_document())
+    return json.loads(json.dumps(describe(API_ROUTES)))
 
 
 class DescribedClient(AsyncTestClient):

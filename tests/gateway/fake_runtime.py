@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
@@ -15,7 +16,7 @@ from runtime.events import (
     GenerationStats,
     TextDelta,
 )
-from runtime.protocol import Health, ModelCard
+from runtime.protocol import Circuit, EngineLoad, Health, ModelCard, ReplicaState
 from runtime.request import GenerationRequest
 
 STATS = GenerationStats(
@@ -32,18 +33,47 @@ STATS = GenerationStats(
 )
 
 
-def text(*pieces: str, choice: int = 0) -> list[Event]:
-    """A choice of text."""
-    return [*(TextDelta(choice, piece) for piece in pieces), Finished(choice, FinishReason.STOP, STATS)]
+LOAD = EngineLoad(
+    model_id="tiny",
+    num_running=3,
+    num_waiting=2,
+    num_pages=64,
+    num_free_pages=40,
+    num_steps=10,
+    num_stepped_sequences=25,
+    num_preempted=1,
+)
+ELSEWHERE = ReplicaState(
+    model_id="big",
+    name="vllm:8000",
+    circuit=Circuit.OPEN,
+    reason="cannot be reached",
+    version="0.32.0",
+    num_running=4,
+    num_served=7,
+    num_failed=2,
+    num_refused_tokens=5,
+    num_expected_refusals=2,
+    canary_age_s=12.54,
+)
+"""What a runtime tells of an engine here, and of one elsewhere."""
 
 
-def call(name: str, *pieces: str, choice: int = 0, closed_by: str | None = None) -> list[Event]:
-    """A choice of one call."""
+def text(*pieces: str, choice: int = 0, **numbers: Any) -> list[Event]:
+    """A choice of text; `numbers` are those of `STATS` that it has otherwise."""
+    end = Finished(choice, FinishReason.STOP, replace(STATS, **numbers))
+    return [*(TextDelta(choice, piece) for piece in pieces), end]
+
+
+def call(
+    name: str, *pieces: str, choice: int = 0, closed_by: str | None = None, **numbers: Any
+) -> list[Event]:
+    """A choice of one call; `numbers` are those of `STATS` that it has otherwise."""
     reason = FinishReason.LENGTH if closed_by else FinishReason.TOOL_CALLS
     return [
         CallStarted(choice, 0, name),
         *(ArgumentsDelta(choice, 0, piece) for piece in pieces),
-        Finished(choice, reason, STATS, closed_by=closed_by),
+        Finished(choice, reason, replace(STATS, **numbers), closed_by=closed_by),
     ]
 
 

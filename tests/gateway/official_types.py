@@ -2,6 +2,7 @@
 
 import json
 
+from anthropic.lib.streaming._messages import accumulate_event
 from anthropic.types import Message, RawMessageStreamEvent
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -61,6 +62,16 @@ def judge(adapter, document):
     missing = set(left_out(read, document)) - ELSEWHERE - ONLY_IF_THERE
     assert not missing, f"{sorted(missing)} are missing"
     return read
+
+
+def message_of(events):
+    """The message that the events of Messages add up to, as Anthropic's client adds them."""
+    message, buffers = None, {}
+    for event in events:
+        if event != PING:
+            read = EVENTS["/v1/messages"].validate_python(event)
+            message = accumulate_event(event=read, current_snapshot=message, json_bufs=buffers)
+    return message.to_dict()
 
 
 def judge_event(path, event):

@@ -17,7 +17,6 @@ from runtime.events import (
     TokenLogprob,
 )
 
-USER = [{"role": "user", "content": "Hi"}]
 SQL = {"name": "sql", "description": "Runs SQL."}
 FUNCTIONS = [tool["function"] for tool in (WEATHER, TIME)]
 

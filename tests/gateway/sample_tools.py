@@ -1,5 +1,7 @@
 """Two tools as a caller registers them."""
 
+from apis import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+
 WEATHER = {
     "type": "function",
     "function": {
@@ -34,18 +36,10 @@ def chat_tool(name="a", **parameters):
 
 
 TOOL_REQUIRED = {
-    "/v1/responses": {
-        "model": "tiny",
-        "input": "Hi",
-        "tools": [{"type": "function", **WEATHER["function"]}],
-        "tool_choice": "required",
-    },
-    "/v1/messages": {
-        "model": "tiny",
-        "max_tokens": 99,
-        "messages": [{"role": "user", "content": "Hi"}],
-        "tools": [{"name": "get_weather", "input_schema": WEATHER["function"]["parameters"]}],
-        "tool_choice": {"type": "any"},
-    },
+    CHAT.url: CHAT.body(tools=[WEATHER], tool_choice="required"),
+    RESPONSES.url: RESPONSES.body(tools=[WEATHER], tool_choice="required"),
+    MESSAGES.url: MESSAGES.body(tools=[WEATHER["function"]], tool_choice={"type": "any"}),
 }
-"""Requests that call a tool for certain, by the routes of the APIs beside Chat."""
+"""Requests that call a tool for certain, by the routes of the APIs that have tools."""
+MASKED = [*TOOL_REQUIRED.items(), (COMPLETIONS.url, COMPLETIONS.body(guided_choice=["a", "b"]))]
+"""A request of each API whose answer has a grammar."""

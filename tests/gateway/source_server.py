@@ -36,6 +36,7 @@ def web(answers):
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
             received.append((self.path, dict(self.headers)))
             status, headers, body = answers[self.path]
             self.send_response(status)
@@ -45,8 +46,7 @@ def web(answers):
             self.end_headers()
             self.wfile.write(body)
 
-        def do_POST(self):
-            self.do_GET()
+        do_POST = do_PUT = do_GET  # noqa: N815 - as the server calls them
 
         def log_message(self, *_):
             pass
@@ -64,3 +64,9 @@ def web(answers):
 
 def served_document(paths, title="The Shop"):
     return (200, {}, json.dumps(document(paths, title)).encode())
+
+
+def printed(result):
+    """The toolset that `callgate tools import --print` has printed."""
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)

@@ -5,7 +5,8 @@ from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 
-from random_answers import CHAT_TOOLS, MESSAGES_TOOLS, RESPONSES_TOOLS, USER, script_of
+from apis import CHAT, MESSAGES, RESPONSES, TOOL_CALL, USER
+from random_answers import CHAT_TOOLS, MESSAGES_TOOLS, RESPONSES_TOOLS, script_of
 
 from runtime.text.conversation_fields import conversation_fields
 
@@ -14,36 +15,27 @@ NEXT = {"role": "user", "content": "Next"}
 RESULTS = ["4 degrees", "", 'two\n"lines"']
 
 
-async def post(client, url, **body):
-    response = await client.post(url, json={"model": "tiny", **body})
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
 async def by_chat(client):
-    url, tools = "/v1/chat/completions", CHAT_TOOLS
-    answer = await post(client, url, messages=USER, tools=tools)
-    message = answer["choices"][0]["message"]
+    message = (await CHAT.ask(client, tools=CHAT_TOOLS))["choices"][0]["message"]
     called = zip(message.get("tool_calls", ()), RESULTS, strict=False)
     results = [{"role": "tool", "tool_call_id": call["id"], "content": result} for call, result in called]
-    await post(client, url, messages=[*USER, message, *results, NEXT], tools=tools)
+    await CHAT.ask(client, messages=[USER, message, *results, NEXT], tools=CHAT_TOOLS)
 
 
 async def by_messages(client):
-    url, fixed = "/v1/messages", {"max_tokens": 50, "tools": MESSAGES_TOOLS}
-    content = (await post(client, url, messages=USER, **fixed))["content"]
+    content = (await MESSAGES.ask(client, tools=MESSAGES_TOOLS))["content"]
     called = zip((block for block in content if block["type"] == "tool_use"), RESULTS, strict=False)
     results = [
         {"type": "tool_result", "tool_use_id": call["id"], "content": result} for call, result in called
     ]
     asked = {"role": "user", "content": [*results, {"type": "text", "text": NEXT["content"]}]}
-    history = [*USER, {"role": "assistant", "content": content}, asked]
-    await post(client, url, messages=history, **fixed)
+    history = [USER, {"role": "assistant", "content": content}, asked]
+    await MESSAGES.ask(client, messages=history, tools=MESSAGES_TOOLS)
 
 
 async def first_response(client):
     """A response, and what is asked after it."""
-    answer = await post(client, "/v1/responses", input="Hi", tools=RESPONSES_TOOLS)
+    answer = await RESPONSES.ask(client, tools=RESPONSES_TOOLS)
     called = zip((item for item in answer["output"] if "call_id" in item), RESULTS, strict=False)
     results = [
         {"type": f"{call['type']}_output", "call_id": call["call_id"], "output": result}
@@ -54,14 +46,12 @@ async def first_response(client):
 
 async def by_responses(client):
     answer, asked = await first_response(client)
-    history = [*USER, *answer["output"], *asked]
-    await post(client, "/v1/responses", input=history, tools=RESPONSES_TOOLS)
+    await RESPONSES.ask(client, input=[USER, *answer["output"], *asked], tools=RESPONSES_TOOLS)
 
 
 async def by_stored_response(client):
     answer, asked = await first_response(client)
-    previous = answer["id"]
-    await post(client, "/v1/responses", previous_response_id=previous, input=asked, tools=RESPONSES_TOOLS)
+    await RESPONSES.ask(client, previous_response_id=answer["id"], input=asked, tools=RESPONSES_TOOLS)
 
 
 def comparable(messages):
@@ -93,10 +83,9 @@ async def test_all_apis_send_back_the_same(client, runtime):
 
 async def test_a_conversation_goes_on_after_arguments_with_a_key_twice(client, runtime):
     """Another model may have written them; in a body of the client's own, a key twice is a slip and refused."""
-    called = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1, "a": 2}'}}
-    history = [*USER, {"role": "assistant", "tool_calls": [called]}]
-    results = [{"role": "tool", "tool_call_id": "1", "content": "4 degrees"}]
-    await post(client, "/v1/chat/completions", messages=[*history, *results, NEXT])
+    called = TOOL_CALL | {"function": {"name": "f", "arguments": '{"a": 1, "a": 2}'}}
+    result = {"role": "tool", "tool_call_id": called["id"], "content": "4 degrees"}
+    await CHAT.ask(client, messages=[USER, {"role": "assistant", "tool_calls": [called]}, result, NEXT])
     shown, _ = conversation_fields(SimpleNamespace(chat_template=""), runtime.requests[-1].messages, ())
     [call] = [call for message in shown for call in message.get("tool_calls", ())]
     assert call["function"] == {"name": "f", "arguments": {"a": 2}}

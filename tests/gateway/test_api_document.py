@@ -7,11 +7,13 @@ import pytest
 from described import closed, document, operation_of, refuse
 from litestar import get
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from served_routes import handlers
 
 from compiler.regular import ecma
 from gateway.api_document.document import describe
 from gateway.api_document.operations import OPERATIONS
-from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES, openai_code
+from gateway.http.error_shapes import openai_code
+from gateway.http.problems import CLIENT_CLOSED_REQUEST, STATUSES
 from toolspecs.imports.openapi import EVERYTHING, import_openapi, unreachable
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool_parser import parse_tools
@@ -54,9 +56,7 @@ def test_every_route_is_described(app):
         for method in item
     }
     served = {
-        (re.sub(r"\{[^}]+\}", "{}", route.path), method)
-        for route in app.routes
-        for method in route.methods - {"OPTIONS", "HEAD"}
+        (re.sub(r"\{[^}]+\}", "{}", path), method) for method, path, _ in handlers(app) if method != "HEAD"
     }
     pages = {"/", "/console", "/console/{}/{}", "/docs", "/openapi.json"}
     assert served - described == {(path, "GET") for path in pages}

@@ -6,34 +6,20 @@ from datetime import timedelta
 import pytest
 from keys import ADMIN, bearer
 from moved_clock import Clock
+from opened_store import opened
 from serving import served
+from troubled_stores import OutageStore, RepeatingStore
 
 from gateway.access.api_keys import FRESH_S, RECORDS, STALE_S, ApiKeys, KeyTerms
 from gateway.errors import InvalidField, KeysUnavailable, UnknownKey
-from toolspecs.errors import StoreUnavailable
-from toolspecs.stores import open_store
 
 TERMS = {"name": "agent", "scopes": ["invoke"]}
 
 
-class FailingStore:
-    """A store that can be out."""
-
-    def __init__(self, store):
-        self._store = store
-        self.is_out = False
-
-    def __getattr__(self, name):
-        if self.is_out:
-            raise StoreUnavailable("a test", "it is out")
-        return getattr(self._store, name)
-
-
 @pytest.fixture
 async def store():
-    store = open_store("sqlite://:memory:")
-    yield FailingStore(store)
-    await store.close()
+    async with opened("sqlite://:memory:") as store:
+        yield OutageStore(store)
 
 
 @pytest.fixture
@@ -60,7 +46,7 @@ async def test_a_key_is_found_and_only_its_digest_is_stored(keys, store):
 
 
 async def test_whether_there_are_keys_is_known_from_the_first(keys, store, monkeypatch):
-    """Each start of a gateway looked at all keys of Redis."""
+    """Else each start of a gateway would look at all keys of Redis."""
     assert not await keys.has_any()
     for _ in range(3):
         await keys.create(terms())
@@ -105,20 +91,6 @@ async def test_a_rotated_key_is_good_for_a_while(keys, clock):
     assert [bool(await keys.find(text)) for text in texts] == [False, True, True]
     clock.pass_by(seconds=60)
     assert [bool(await keys.find(text)) for text in texts] == [False, False, True]
-
-
-class RepeatingStore:
-    """A store whose driver loses the first answer to each change, and repeats the change."""
-
-    def __init__(self, store):
-        self._store = store
-
-    def __getattr__(self, name):
-        async def twice(*arguments):
-            await getattr(self._store, name)(*arguments)
-            return await getattr(self._store, name)(*arguments)
-
-        return twice if name in {"compare_and_set", "delete"} else getattr(self._store, name)
 
 
 async def test_a_change_that_the_driver_repeats_is_made_once(store, clock):

@@ -1,12 +1,12 @@
-"""What Chat Completions refuse, in OpenAI's shape, and the routes beside them."""
+"""What Chat Completions refuse, in OpenAI's shape, and what is told of routes that there are not."""
 
 import gzip
 import json
 
 import pytest
+from apis import CHAT, RESPONSES
 from chat import URL, body
-from sample_tools import TIME, WEATHER
-from serving import served
+from sample_tools import TIME, WEATHER, chat_tool
 
 from runtime.errors import (
     BudgetTooSmall,
@@ -17,7 +17,6 @@ from runtime.errors import (
     PromptTooLong,
     RequestRefused,
 )
-from runtime.protocol import Health
 from toolspecs.errors import ThreadsStopped
 
 ERRORS = [
@@ -40,13 +39,10 @@ ERRORS = [
 RETRIED_AFTER = {"overloaded": "1", "no_engine": "3", "engine_stopped": "1"}
 
 
-@pytest.mark.parametrize(
-    ("url", "name"), [(URL, "max_completion_tokens"), ("/v1/responses", "max_output_tokens")]
-)
-async def test_a_budget_has_the_name_that_the_request_has_for_it(client, runtime, url, name):
+@pytest.mark.parametrize(("api", "name"), [(CHAT, "max_completion_tokens"), (RESPONSES, "max_output_tokens")])
+async def test_a_budget_has_the_name_that_the_request_has_for_it(client, runtime, api, name):
     runtime.script = [BudgetTooSmall(2, 9)]
-    asked = {"input": "Hi"} if url == "/v1/responses" else {"messages": [{"role": "user", "content": "Hi"}]}
-    error = (await client.post(url, json={"model": "tiny", **asked, name: 2})).json()["error"]
+    error = await api.refusal(client, **{name: 2})
     assert error["param"] == name
     assert error["message"].startswith(f"{name} is 2, but")
 
@@ -128,31 +124,12 @@ async def test_what_the_runtime_refuses_has_a_status(
         ),
         ({"n": 100}, 400, "n", "16"),
         (
-            {
-                "tools": [
-                    TIME,
-                    {
-                        "type": "function",
-                        "function": {
-                            "name": "a",
-                            "parameters": {
-                                "type": "object",
-                                "properties": {"x": {"type": "string", "pattern": "(?<=a)b"}},
-                            },
-                        },
-                    },
-                ]
-            },
+            {"tools": [TIME, chat_tool(properties={"x": {"type": "string", "pattern": "(?<=a)b"}})]},
             400,
             "tools[1]",
             "pattern",
         ),
-        (
-            {"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "strange"}}}]},
-            400,
-            "tools[0].function.parameters.type",
-            "strange",
-        ),
+        ({"tools": [chat_tool(type="strange")]}, 400, "tools[0].function.parameters.type", "strange"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": False}}},
             400,
@@ -213,57 +190,6 @@ async def test_oversized_and_malformed_bodies_keep_the_shape(client_with):
 
 
 @pytest.mark.parametrize(
-    ("raw", "column", "said"),
-    [
-        (b'[1e5, "1e400", 1e400]', 16, "a number larger than any double"),
-        (b"[1" + b"0" * 5000 + b"]", 2, "a number larger than any double"),
-        (b'["a", NaN]', 7, "NaN is not a JSON value"),
-        (rb'["\ud83d\ude00 \\ud800", "x\ud800"]', 28, "half a surrogate pair"),
-        (rb'["\udc00 and a long tail"]', 3, "half a surrogate pair"),
-        (rb'["\ud83d\u0041"]', 3, "half a surrogate pair"),
-        (b'["x\xff"]', 4, "not UTF-8"),
-    ],
-)
-async def test_what_is_no_json_is_shown_in_its_place(client, raw, column, said):
-    message = (await client.post(URL, content=raw)).json()["error"]["message"]
-    assert said in message
-    assert message.endswith(f" at line 1, column {column}")
-
-
-async def test_a_runtime_that_is_not_ready_is_503(client, runtime):
-    runtime.health_now = Health(is_ready=False, reason="the engine has stopped")
-    response = await client.post(URL, json=body())
-    assert response.status_code == 503
-    assert response.headers["retry-after"] == "1"
-    assert "the engine has stopped" in response.json()["error"]["message"]
-    ready = await client.get("/readyz")
-    assert (ready.status_code, ready.json()["reason"]) == (503, "no model is ready")
-    assert (await client.get("/healthz")).status_code == 200
-
-
-async def test_an_engine_that_is_lost_is_told_to_whoever_starts_processes_anew(client, runtime):
-    runtime.health_now = Health(is_ready=False, reason="the engine failed: boom", is_lost=True)
-    for path in ("/healthz", "/readyz"):
-        answer = await client.get(path)
-        assert (answer.status_code, answer.json()["reason"]) == (
-            503,
-            "the engine has failed; only a restart helps",
-        )
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/health", "/ping", "/readyz"])
-def test_a_monitor_may_send_head(app, runtime, path):
-    """As `wget --spider` does."""
-    with served(app) as http:
-        for health, status in ((Health(is_ready=True), 200), (Health(is_ready=False, is_lost=True), 503)):
-            runtime.health_now = health
-            answers = [http.request(method, path) for method in ("HEAD", "GET")]
-            assert [answer.status_code for answer in answers] == [status, status]
-            assert answers[0].content == b""
-            assert answers[0].headers["content-length"] == answers[1].headers["content-length"]
-
-
-@pytest.mark.parametrize(
     ("path", "says"),
     [
         ("/messages", "did you mean /v1/messages?"),
@@ -283,9 +209,8 @@ async def test_other_routes_say_where_to_go_in_a_shape_that_clients_read(client,
 
 
 async def test_a_refusal_and_its_way_out_are_sentences(client):
-    pattern = {"type": "regex", "pattern": "(?<=x)y"}
-    answer = await client.post(URL, json=body(response_format=pattern))
-    assert answer.json()["error"]["message"].endswith(" $. Write the pattern without it.")
+    error = await CHAT.refusal(client, response_format={"type": "regex", "pattern": "(?<=x)y"})
+    assert error["message"].endswith(" $. Write the pattern without it.")
 
 
 async def test_a_compressed_body_is_refused_by_name(client):
@@ -308,7 +233,7 @@ async def test_a_compressed_body_is_refused_by_name(client):
     ],
 )
 async def test_a_message_that_cannot_be_read_is_told_what_to_send(client, message, param, said):
-    error = (await client.post(URL, json={"model": "tiny", "messages": [message]})).json()["error"]
+    error = await CHAT.refusal(client, messages=[message])
     assert error["param"] == param
     assert said in error["message"]
 

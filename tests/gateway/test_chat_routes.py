@@ -168,9 +168,9 @@ async def test_an_old_revision_is_served_after_a_change(client, runtime, weather
 @pytest.mark.parametrize(
     ("fields", "mode", "allowed"),
     [
-        ({}, ChoiceMode.AUTO, None),
-        ({"tool_choice": "none"}, ChoiceMode.NONE, None),
-        ({"tool_choice": "required"}, ChoiceMode.REQUIRED, None),
+        ({}, ChoiceMode.AUTO, ("get_weather", "clock.now")),
+        ({"tool_choice": "none"}, ChoiceMode.NONE, ()),
+        ({"tool_choice": "required"}, ChoiceMode.REQUIRED, ("get_weather", "clock.now")),
         (
             {
                 "tool_choice": {
@@ -186,22 +186,13 @@ async def test_an_old_revision_is_served_after_a_change(client, runtime, weather
         ),
     ],
 )
-async def test_the_grammar_follows_the_choice(
-    client, runtime, app, weather, monkeypatch, fields, mode, allowed
-):
-    grammars = app.state.services.completions._grammars
-    asked = {}
-    original = grammars.find_toolset
-
-    async def spy(tools, **options):
-        asked.update(options)
-        return await original(tools, **options)
-
-    monkeypatch.setattr(grammars, "find_toolset", spy)
-    await ask(client, toolset="weather", parallel_tool_calls=False, **fields)
-    assert (asked["tool_choice"].mode, asked["tool_choice"].allowed) == (mode, allowed)
-    assert asked["is_parallel"] is False
-    assert asked["syntax"] == "hermes"
+async def test_the_grammar_follows_the_choice(client, runtime, weather, fields, mode, allowed):
+    for is_parallel in (True, False):
+        await ask(client, toolset="weather", parallel_tool_calls=is_parallel, **fields)
+        constraint = runtime.requests[-1].constraint
+        assert (constraint.tool_choice.mode, constraint.names) == (mode, allowed)
+        assert constraint.is_parallel is is_parallel
+        assert constraint.syntax.name == "hermes"
 
 
 async def test_a_json_schema_constrains_the_text(client, runtime):

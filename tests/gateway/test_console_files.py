@@ -64,7 +64,7 @@ async def test_the_page_is_found_with_a_last_slash(client):
     assert (answer.status_code, answer.headers["location"]) == (308, "../console")
 
 
-async def test_the_address_of_the_gateway_leads_to_it(client):
+async def test_the_address_of_the_gateway_leads_to_the_console(client):
     answer = await client.get("/", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (307, "console")
 

@@ -4,13 +4,11 @@ import json
 import random
 
 import pytest
-from chat import ask, stream
+from apis import CHAT, MESSAGES, RESPONSES
 from fake_runtime import STATS, call
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from sample_tools import WEATHER
-from test_responses import ask as ask_responses
-from test_responses import stream as stream_responses
 from whole_outputs import admits_beginning
 
 from gateway.generation.custom_inputs import InputReader, call_with_input
@@ -30,7 +28,7 @@ CALL = call("sql", *PIECES)
 
 async def test_chat_completions_writes_the_input_of_a_custom_tool_as_text(client, runtime):
     runtime.script = CALL
-    answer = await ask(client, tools=[NESTED, WEATHER], tool_choice="required")
+    answer = await CHAT.ask(client, tools=[NESTED, WEATHER], tool_choice="required")
     [written] = answer["choices"][0]["message"]["tool_calls"]
     assert written == {"id": written["id"], "type": "custom", "custom": {"name": "sql", "input": INPUT}}
     assert answer["choices"][0]["finish_reason"] == "tool_calls"
@@ -38,7 +36,7 @@ async def test_chat_completions_writes_the_input_of_a_custom_tool_as_text(client
 
 async def test_chat_completions_streams_the_input_of_a_custom_tool(client, runtime):
     runtime.script = CALL
-    chunks = await stream(client, tools=[NESTED], tool_choice="required")
+    chunks = await CHAT.stream(client, tools=[NESTED], tool_choice="required")
     deltas = [
         delta
         for chunk in chunks
@@ -51,7 +49,7 @@ async def test_chat_completions_streams_the_input_of_a_custom_tool(client, runti
     assert [delta["custom"]["input"] for delta in deltas] == ["", "SEL", "ECT ", '"ä\n', '\U0001f600"']
 
 
-async def test_calls_of_functions_beside_it_stay_functions(client, runtime):
+async def test_calls_of_functions_beside_a_custom_tool_stay_functions(client, runtime):
     runtime.script = [
         CallStarted(0, 0, "sql"),
         ArgumentsDelta(0, 0, '{"input": "1"}'),
@@ -59,19 +57,19 @@ async def test_calls_of_functions_beside_it_stay_functions(client, runtime):
         ArgumentsDelta(0, 1, '{"place": "Oslo"}'),
         Finished(0, FinishReason.TOOL_CALLS, STATS),
     ]
-    answer = await ask(client, tools=[NESTED, WEATHER])
+    answer = await CHAT.ask(client, tools=[NESTED, WEATHER])
     calls = answer["choices"][0]["message"]["tool_calls"]
     assert [call[call["type"]] for call in calls] == [
         {"name": "sql", "input": "1"},
         {"name": "get_weather", "arguments": '{"place": "Oslo"}'},
     ]
-    items = (await ask_responses(client, tools=[SQL, WEATHER]))["output"]
+    items = (await RESPONSES.ask(client, tools=[SQL, WEATHER]))["output"]
     assert [item["type"] for item in items] == ["custom_tool_call", "function_call"]
 
 
 async def test_responses_writes_the_input_of_a_custom_tool_as_text(client, runtime):
     runtime.script = CALL
-    answer = await ask_responses(client, tools=[SQL])
+    answer = await RESPONSES.ask(client, tools=[SQL])
     [item] = answer["output"]
     assert item == {
         "id": item["id"],
@@ -86,7 +84,7 @@ async def test_responses_writes_the_input_of_a_custom_tool_as_text(client, runti
 
 async def test_responses_streams_the_input_of_a_custom_tool(client, runtime):
     runtime.script = CALL
-    events = await stream_responses(client, tools=[SQL])
+    events = await RESPONSES.stream(client, tools=[SQL])
     for event in events:
         TypeAdapter(ResponseStreamEvent).validate_python(event)
     written = {event["type"]: event for event in events}
@@ -112,28 +110,24 @@ async def test_responses_streams_the_input_of_a_custom_tool(client, runtime):
     ],
 )
 async def test_each_api_takes_the_shape_of_the_other(client, runtime, tool, expected):
-    await ask(client, tools=[tool])
-    await ask_responses(client, tools=[tool])
+    await CHAT.ask(client, tools=[tool])
+    await RESPONSES.ask(client, tools=[tool])
     assert [request.tools[0].custom for request in runtime.requests] == [expected, expected]
 
 
 LARK = {"type": "grammar", "syntax": "lark", "definition": 'start: "a" NUMBER\n%import common.NUMBER'}
 
 
-async def test_a_grammar_for_lark_holds_for_the_input(client, runtime):
-    await ask(client, tools=[SQL | {"format": LARK}], tool_choice="required")
+@pytest.mark.parametrize(("form", "text", "other"), [(LARK, "a12", "b"), (DIGITS, "12", "a")])
+async def test_a_grammar_holds_for_the_input(client, runtime, form, text, other):
+    """The description shows a grammar for Lark; a pattern stands in the schema."""
+    await CHAT.ask(client, tools=[SQL | {"format": form}], tool_choice="required")
     call = '<tool_call>\n{"name": "sql", "arguments": {"input": "%s"}}\n</tool_call>'
-    assert reads(runtime, call % "a12")
-    assert not reads(runtime, call % "b")
+    assert reads(runtime, call % text)
+    assert not reads(runtime, call % other)
     [tool] = runtime.requests[-1].tools
-    assert "%import common.NUMBER" in tool.parameters["properties"]["input"]["description"]
-
-
-async def test_a_pattern_holds_for_the_input(client, runtime):
-    await ask(client, tools=[SQL | {"format": DIGITS}], tool_choice="required")
-    call = '<tool_call>\n{"name": "sql", "arguments": {"input": "%s"}}\n</tool_call>'
-    assert reads(runtime, call % "12")
-    assert not reads(runtime, call % "a")
+    shown = tool.parameters["properties"]["input"].get("description", "")
+    assert (form["definition"] in shown) == (form is LARK)
 
 
 def reads(runtime, text):
@@ -162,20 +156,18 @@ async def test_a_registered_custom_tool_is_called_as_each_api_can(client, runtim
     """The Messages API has no custom tools: there the input is an argument."""
     await client.put(REGISTERED, json={"tools": [SQL | {"format": LARK}]})
     runtime.script = CALL
-    answer = await ask(client, toolset="files", tool_choice="required")
+    answer = await CHAT.ask(client, toolset="files", tool_choice="required")
     [written] = answer["choices"][0]["message"]["tool_calls"]
     assert written["custom"] == {"name": "sql", "input": INPUT}
     assert reads(runtime, '<tool_call>\n{"name": "sql", "arguments": {"input": "a12"')
     assert not reads(runtime, '<tool_call>\n{"name": "sql", "arguments": {"input": "b')
-    [item] = (await ask_responses(client, toolset="files"))["output"]
+    [item] = (await RESPONSES.ask(client, toolset="files"))["output"]
     assert (item["type"], item["input"]) == ("custom_tool_call", INPUT)
-    message = {"model": "tiny", "max_tokens": 500, "messages": [{"role": "user", "content": "Hi"}]}
-    answer = await client.post("/v1/messages", json=message, headers={"X-Toolset": "files"})
-    [block] = answer.json()["content"]
+    [block] = (await MESSAGES.ask(client, {"X-Toolset": "files"}))["content"]
     assert (block["type"], block["input"]) == ("tool_use", {"input": INPUT})
 
 
-async def test_a_change_of_its_grammar_is_told(client):
+async def test_a_change_of_a_custom_tools_grammar_is_told(client):
     await client.put(REGISTERED, json={"tools": [SQL | {"format": LARK}]})
     for form, change in (
         (LARK, "unchanged"),
@@ -210,20 +202,21 @@ async def test_a_registration_that_cannot_be_upheld_names_the_definition(client,
     assert (fault["tool"], fault["pointer"]) == ("sql", pointer)
 
 
+NAMED = {"type": "custom", "custom": {"name": "sql"}}
 CHOICES = [
-    ({"type": "custom", "custom": {"name": "sql"}}, {"type": "custom", "name": "sql"}, ("sql",)),
+    (NAMED, {"type": "custom", "name": "sql"}, ("sql",)),
     (
         {
             "type": "allowed_tools",
             "allowed_tools": {
                 "mode": "required",
-                "tools": [NESTED, {"type": "function", "function": {"name": "get_weather"}}],
+                "tools": [NAMED, {"type": "function", "function": {"name": "get_weather"}}],
             },
         },
         {
             "type": "allowed_tools",
             "mode": "required",
-            "tools": [SQL, {"type": "function", "name": "get_weather"}],
+            "tools": [{"type": "custom", "name": "sql"}, {"type": "function", "name": "get_weather"}],
         },
         ("sql", "get_weather"),
     ),
@@ -233,8 +226,8 @@ CHOICES = [
 @pytest.mark.parametrize(("chat", "responses", "names"), CHOICES)
 async def test_tools_are_chosen_by_name(client, runtime, chat, responses, names):
     other = {"type": "custom", "name": "other"}
-    for asking, choice in ((ask, _named_only(chat)), (ask_responses, _named_only(responses))):
-        await asking(client, tools=[SQL, WEATHER, other], tool_choice=choice)
+    for api, choice in ((CHAT, chat), (RESPONSES, responses)):
+        await api.ask(client, tools=[SQL, WEATHER, other], tool_choice=choice)
         called = [
             name
             for name in ("sql", "get_weather", "other")
@@ -243,15 +236,9 @@ async def test_tools_are_chosen_by_name(client, runtime, chat, responses, names)
         assert called == list(names)
 
 
-def _named_only(choice):
-    """A choice whose tools have their names only, as clients send them."""
-    text = json.dumps(choice).replace(', "description": "Runs SQL."', "")
-    return json.loads(text)
-
-
 async def test_a_chosen_custom_tool_finishes_as_a_chosen_function(client, runtime):
     runtime.script = CALL
-    answer = await ask(client, tools=[NESTED], tool_choice=CHOICES[0][0])
+    answer = await CHAT.ask(client, tools=[NESTED], tool_choice=NAMED)
     assert answer["choices"][0]["finish_reason"] == "stop"
 
 
@@ -264,13 +251,13 @@ async def test_earlier_calls_are_fed_back(client, runtime):
         },
         {"role": "tool", "tool_call_id": "c1", "content": "7"},
     ]
-    await ask(client, messages=messages, tools=[NESTED])
+    await CHAT.ask(client, messages=messages, tools=[NESTED])
     items = [
         {"role": "user", "content": "How many?"},
         {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": INPUT, "id": "ctc_1"},
         {"type": "custom_tool_call_output", "call_id": "c1", "output": "7"},
     ]
-    await ask_responses(client, input=items, tools=[SQL])
+    await RESPONSES.ask(client, input=items, tools=[SQL])
     expected = [
         Message("user", "How many?"),
         Message("assistant", calls=(call_with_input("c1", "sql", INPUT),)),
@@ -282,9 +269,9 @@ async def test_earlier_calls_are_fed_back(client, runtime):
 
 async def test_a_stored_call_is_continued_by_its_id(client, runtime):
     runtime.script = CALL
-    first = await ask_responses(client, tools=[SQL])
+    first = await RESPONSES.ask(client, tools=[SQL])
     result = {"type": "custom_tool_call_output", "call_id": first["output"][0]["call_id"], "output": "7"}
-    await ask_responses(client, tools=[SQL], previous_response_id=first["id"], input=[result])
+    await RESPONSES.ask(client, tools=[SQL], previous_response_id=first["id"], input=[result])
     assert [m.role for m in runtime.requests[-1].messages] == ["user", "assistant", "tool"]
 
 
@@ -308,13 +295,8 @@ async def test_a_stored_call_is_continued_by_its_id(client, runtime):
     ],
 )
 async def test_what_cannot_be_upheld_is_refused(client, tool, param, said):
-    for url, body in (
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
-        ("/v1/responses", {"input": "Hi"}),
-    ):
-        response = await client.post(url, json={"model": "tiny", "tools": [WEATHER, tool], **body})
-        assert response.status_code == 400, response.text
-        error = response.json()["error"]
+    for api in (CHAT, RESPONSES):
+        error = await api.refusal(client, tools=[WEATHER, tool])
         assert error["param"] == param, error
         assert said in error["message"]
 

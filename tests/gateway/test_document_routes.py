@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from chat import ask
-from sample_tools import TIME
+from sample_tools import TIME, chat_tool
 from whole_outputs import admits_beginning
 
 from toolspecs import Tool, Toolset
@@ -16,8 +16,7 @@ AMOUNT = {"type": "integer", "minimum": 1}
 
 
 def tool(name="pay", uri=f"{MONEY}#/$defs/amount"):
-    parameters = {"type": "object", "properties": {"amount": {"$ref": uri}}, "required": ["amount"]}
-    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+    return chat_tool(name, type="object", properties={"amount": {"$ref": uri}}, required=["amount"])
 
 
 def body(amount=AMOUNT, **documents):

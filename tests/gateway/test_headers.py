@@ -36,7 +36,7 @@ async def test_a_request_has_an_id(client, sent, is_kept):
     assert len(made) == 3
 
 
-async def test_the_log_and_the_trace_name_it(client, spans, caplog, monkeypatch):
+async def test_the_log_and_the_trace_name_the_id_of_a_request(client, spans, caplog, monkeypatch):
     async def fail(*args, **kwargs):
         raise StoreUnavailable("sqlite", "it is gone")
 
@@ -92,9 +92,3 @@ async def test_with_keys_a_page_that_sends_none_can_read_why_it_is_refused(clien
 def test_origins_that_are_none_are_refused(fields, says):
     with pytest.raises(SettingsError, match=says):
         read_origins(Settings(**fields))
-
-
-async def test_the_names_of_other_servers_for_its_state(client):
-    for path in ("/health", "/ping"):
-        assert (await client.get(path)).json() == {"status": "ok"}
-    assert (await client.get("/version")).json()["version"]

@@ -4,6 +4,7 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 import pytest
+from apis import CHAT, COMPLETIONS, MESSAGES, RESPONSES, TOOL_CALL, USER
 from chat import URL, body
 
 from gateway.errors import InvalidField
@@ -14,18 +15,12 @@ from runtime.errors import PromptTooLong
 from runtime.request import Message
 from toolspecs.errors import InvalidTools
 
-USER = {"role": "user", "content": "Hi"}
-CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 WEATHER = {"name": "f", "parameters": {"type": "object", "properties": {}}}
-
-
-def chat(**fields):
-    return {"model": "m", "messages": [USER], **fields}
 
 
 def fed_back(**fields):
     """A message that a client got from a server and sends back."""
-    return chat(messages=[USER, {"role": "assistant", "content": "Hello", **fields}])
+    return body(messages=[USER, {"role": "assistant", "content": "Hello", **fields}])
 
 
 SENT = [
@@ -37,35 +32,35 @@ SENT = [
     (fed_back(annotations=[{"type": "url_citation"}]), ""),
     (fed_back(refusal=None, parsed=None), ""),
     (
-        fed_back(tool_calls=[CALL | {"function": CALL["function"] | {"parsed_arguments": {}}}]),
+        fed_back(tool_calls=[TOOL_CALL | {"function": TOOL_CALL["function"] | {"parsed_arguments": {}}}]),
         "messages[].tool_calls[].function.parsed_arguments",
     ),
     (
-        chat(messages=[{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {}}]}]),
+        body(messages=[{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {}}]}]),
         "messages[].content[].cache_control",
     ),
     (
-        chat(tools=[{"type": "function", "function": WEATHER, "cache_control": {"type": "ephemeral"}}]),
+        body(tools=[{"type": "function", "function": WEATHER, "cache_control": {"type": "ephemeral"}}]),
         "tools[].cache_control",
     ),
-    (chat(tools=[{"type": "function", "function": WEATHER | {"x_hint": 1}}]), "tools[].x_hint"),
+    (body(tools=[{"type": "function", "function": WEATHER | {"x_hint": 1}}]), "tools[].x_hint"),
     # What people configure, and what other servers understand.
-    (chat(verbosity="low"), "verbosity"),
-    (chat(verbosity="medium"), ""),
-    (chat(prediction={"type": "content", "content": "x"}), "prediction"),
-    (chat(service_tier="flex"), "service_tier"),
-    (chat(store=True), "store"),
-    (chat(skip_special_tokens=False), "skip_special_tokens"),
-    (chat(skip_special_tokens=True, add_generation_prompt=True), ""),
-    (chat(guided_decoding_backend="outlines", guided_regex="a+"), "guided_decoding_backend"),
-    (chat(plugins=[{"id": "web"}], transforms=None), "plugins"),
+    (body(verbosity="low"), "verbosity"),
+    (body(verbosity="medium"), ""),
+    (body(prediction={"type": "content", "content": "x"}), "prediction"),
+    (body(service_tier="flex"), "service_tier"),
+    (body(store=True), "store"),
+    (body(skip_special_tokens=False), "skip_special_tokens"),
+    (body(skip_special_tokens=True, add_generation_prompt=True), ""),
+    (body(guided_decoding_backend="outlines", guided_regex="a+"), "guided_decoding_backend"),
+    (body(plugins=[{"id": "web"}], transforms=None), "plugins"),
     (
-        chat(stream=True, stream_options={"continuous_usage_stats": True}),
+        body(stream=True, stream_options={"continuous_usage_stats": True}),
         "stream_options.continuous_usage_stats",
     ),
-    (chat(stream=True, stream_options={"include_obfuscation": True}), "stream_options.include_obfuscation"),
-    (chat(stream=True, stream_options={"include_obfuscation": False}), ""),
-    (chat(stop=["}"], response_format={"type": "json_object"}), "stop"),
+    (body(stream=True, stream_options={"include_obfuscation": True}), "stream_options.include_obfuscation"),
+    (body(stream=True, stream_options={"include_obfuscation": False}), ""),
+    (body(stop=["}"], response_format={"type": "json_object"}), "stop"),
 ]
 
 
@@ -77,7 +72,7 @@ def test_what_changes_no_answer_is_left_out_and_named(sent, named):
             read_request(sent, is_strict=True)
 
 
-RESPONSES = [
+LEFT_OUT_OF_RESPONSES = [
     ({"include": ["file_search_call.results"]}, "include[].file_search_call.results"),
     ({"text": {"verbosity": "low"}}, "text.verbosity"),
     ({"reasoning": {"effort": "low", "summary": "auto"}}, "reasoning.summary"),
@@ -85,9 +80,11 @@ RESPONSES = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "named"), RESPONSES, ids=[named for _, named in RESPONSES])
-def test_responses_do_the_same(fields, named):
-    sent = {"model": "m", "input": "Hi", **fields}
+@pytest.mark.parametrize(
+    ("fields", "named"), LEFT_OUT_OF_RESPONSES, ids=[named for _, named in LEFT_OUT_OF_RESPONSES]
+)
+def test_what_changes_no_response_is_left_out_and_named(fields, named):
+    sent = RESPONSES.body(**fields)
     assert ", ".join(read_responses_request(sent).ignored) == named
     with pytest.raises(InvalidField) as refused:
         read_responses_request(sent, is_strict=True)
@@ -96,16 +93,16 @@ def test_responses_do_the_same(fields, named):
 
 def test_a_flood_of_unknown_fields_is_refused():
     with pytest.raises(InvalidField, match=f"more than {MAX_IGNORED}"):
-        read_request(chat(**{f"zz{i}": 1 for i in range(100_000)}))
+        read_request(body(**{f"zz{i}": 1 for i in range(100_000)}))
 
 
 def test_a_slip_in_a_tool_is_refused():
     for slip in ({"parametres": {}}, {"descripton": "x"}):
         with pytest.raises(InvalidTools, match="did you mean"):
-            read_request(chat(tools=[{"type": "function", "function": {"name": "f", **slip}}]))
+            read_request(body(tools=[{"type": "function", "function": {"name": "f", **slip}}]))
 
 
-async def test_the_answer_names_them(client):
+async def test_an_answer_names_the_fields_that_were_left_out(client):
     response = await client.post(URL, json=body(prediction={}, **{"a\r\nSet-Cookie: b": 1, "é" * 500: 1}))
     assert response.status_code == 200
     named = response.headers["x-callgate-ignored"].split(", ")
@@ -159,18 +156,17 @@ class ShortContext:
 async def test_the_oldest_turns_are_left_out_only_where_that_is_asked_for(client, runtime, monkeypatch):
     monkeypatch.setattr(runtime, "generate", ShortContext(runtime, 5).generate)
     turns = [{"role": role, "content": f"{role} {i}"} for i in range(4) for role in ("user", "assistant")]
-    sent = {"model": "tiny", "instructions": "Be brief.", "input": [*turns, USER]}
-    refused = await client.post("/v1/responses", json=sent)
-    assert refused.json()["error"]["code"] == "context_length_exceeded"
-    answer = (await client.post("/v1/responses", json=sent | {"truncation": "auto"})).json()
+    sent = {"instructions": "Be brief.", "input": [*turns, USER]}
+    assert (await RESPONSES.refusal(client, **sent))["code"] == "context_length_exceeded"
+    answer = await RESPONSES.ask(client, **sent, truncation="auto")
     kept = runtime.requests[-1].messages
     assert kept[0] == Message("system", "Be brief.")
     assert kept[-1] == Message("user", "Hi")
     assert kept[1].role == "user"
     assert (answer["truncation"], answer["callgate"]["dropped_messages"]) == ("auto", 10 - len(kept))
-    hopeless = {"model": "tiny", "input": [USER] + [{"role": "assistant", "content": "x"}] * 9}
-    refused = await client.post("/v1/responses", json=hopeless | {"truncation": "auto"})
-    assert refused.json()["error"]["code"] == "context_length_exceeded"
+    hopeless = [USER] + [{"role": "assistant", "content": "x"}] * 9
+    error = await RESPONSES.refusal(client, input=hopeless, truncation="auto")
+    assert error["code"] == "context_length_exceeded"
 
 
 async def test_chat_completions_may_leave_out_the_oldest_turns_too(client, runtime, monkeypatch):
@@ -191,12 +187,10 @@ async def test_chat_completions_may_leave_out_the_oldest_turns_too(client, runti
 )
 async def test_strict_fields_refuse_what_has_no_effect_on_this_answer(client_with, runtime, fields, param):
     async with client_with(strict_fields=True) as client:
-        refused = await client.post(URL, json=body(**fields))
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
-        asked = {"model": "tiny", "input": "Hi", "reasoning": {"effort": "low"}}
-        refused = await client.post("/v1/responses", json=asked)
-        assert refused.json()["error"]["param"] == "reasoning.effort"
-        assert refused.json()["error"]["message"].startswith("reasoning.effort: it has no effect")
+        assert (await CHAT.refusal(client, **fields))["param"] == param
+        error = await RESPONSES.refusal(client, reasoning={"effort": "low"})
+        assert error["param"] == "reasoning.effort"
+        assert error["message"].startswith("reasoning.effort: it has no effect")
     assert runtime.requests == []
 
 
@@ -205,21 +199,19 @@ NOT_A_SCHEMA = {"type": "string", "pattern": REGEX}
 
 
 @pytest.mark.parametrize(
-    ("url", "fields", "name"),
+    ("api", "fields", "name"),
     [
-        (URL, {"guided_regex": REGEX}, "guided_regex"),
-        (URL, {"structured_outputs": {"json": NOT_A_SCHEMA}}, "structured_outputs.json"),
-        (URL, {"response_format": {"type": "regex", "pattern": REGEX}}, "response_format"),
-        ("/v1/completions", {"prompt": "a", "ebnf": "root ::= root"}, "ebnf"),
-        ("/v1/messages", {"output_format": {"type": "json_schema", "schema": NOT_A_SCHEMA}}, "output_format"),
+        (CHAT, {"guided_regex": REGEX}, "guided_regex"),
+        (CHAT, {"structured_outputs": {"json": NOT_A_SCHEMA}}, "structured_outputs.json"),
+        (CHAT, {"response_format": {"type": "regex", "pattern": REGEX}}, "response_format"),
+        (COMPLETIONS, {"ebnf": "root ::= root"}, "ebnf"),
+        (MESSAGES, {"output_format": {"type": "json_schema", "schema": NOT_A_SCHEMA}}, "output_format"),
     ],
 )
-async def test_a_refusal_names_the_field_that_the_request_has(client, url, fields, name):
+async def test_a_refusal_names_the_field_that_the_request_has(client, api, fields, name):
     """Several fields ask for a format; the usual one may not be the one that was sent."""
-    asked = {"model": "tiny", **({} if "prompt" in fields else {"messages": [USER]}), **fields}
-    refused = await client.post(url, json=asked)
-    error = refused.json()["error"]
-    assert (refused.status_code, error["param"]) == (400, name)
+    error = await api.refusal(client, **fields)
+    assert error["param"] == name
     assert error["message"].startswith(f"{name} at /"), "clients show the message, and not always `param`"
 
 
@@ -231,21 +223,15 @@ async def test_a_refusal_names_the_field_that_the_request_has(client, url, field
     ],
 )
 async def test_an_effort_without_effect_has_the_name_that_the_request_has_for_it(client, fields, name):
-    answer = await client.post("/v1/messages", json={"model": "tiny", "messages": [USER], **fields})
+    answer = await client.post(MESSAGES.url, json=MESSAGES.body(**fields))
     assert answer.headers["x-callgate-ignored"] == name
 
 
-@pytest.mark.parametrize("url", [URL, "/v1/responses", "/v1/messages"])
-async def test_an_unknown_field_of_our_own_object_is_no_hint_for_another_server(client, runtime, url):
+@pytest.mark.parametrize("api", [CHAT, COMPLETIONS, MESSAGES, RESPONSES])
+async def test_an_unknown_field_of_our_own_object_is_no_hint_for_another_server(client, runtime, api):
     """For instance a toolset in the wrong place, without which the answer would have no tools."""
-    fields = {"input": "Hi"} if url == "/v1/responses" else {"messages": [{"role": "user", "content": "Hi"}]}
-    asked = {"model": "tiny", "max_tokens": 5, **fields, "callgate": {"toolset": "weather"}}
-    if url == "/v1/responses":
-        del asked["max_tokens"]
-    refused = await client.post(url, json=asked)
-    assert refused.status_code == 400
-    assert "toolset" in refused.text
-    assert "callgate" in refused.text
+    error = await api.refusal(client, callgate={"toolset": "weather"})
+    assert error["param"] == "callgate.toolset"
     assert runtime.requests == []
 
 
@@ -258,70 +244,40 @@ SLIPS = {
 SLIPPED = ("requird", "properties.b.patern", "properties.b.format")
 NAMED_FORMAT = {"type": "json_schema", "name": "a", "schema": SLIPS}
 
+SLIPPING_TOOL = {"name": "g", "input_schema": SLIPS}
+
 KEYWORDS = [
+    (CHAT, {"tools": [WEATHER, SLIPPING_TOOL]}, "tools[1].schema"),
     (
-        URL,
-        body(
-            tools=[{"name": "f", "parameters": WEATHER["parameters"]}, {"name": "g", "input_schema": SLIPS}]
-        ),
-        "tools[1].schema",
-    ),
-    (
-        URL,
-        body(response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": SLIPS}}),
+        CHAT,
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SLIPS}}},
         "response_format.json_schema.schema",
     ),
+    (COMPLETIONS, {"guided_json": SLIPS}, "guided_json"),
+    (RESPONSES, {"text": {"format": NAMED_FORMAT}}, "text.format.schema"),
+    (MESSAGES, {"tools": [SLIPPING_TOOL]}, "tools[0].schema"),
     (
-        "/v1/completions",
-        {"model": "tiny", "prompt": "a", "guided_json": SLIPS},
-        "guided_json",
-    ),
-    (
-        "/v1/responses",
-        {"model": "tiny", "input": "Hi", "text": {"format": NAMED_FORMAT}},
-        "text.format.schema",
-    ),
-    (
-        "/v1/messages",
-        {
-            "model": "tiny",
-            "messages": [USER],
-            "max_tokens": 99,
-            "tools": [{"name": "g", "input_schema": SLIPS}],
-        },
-        "tools[0].schema",
-    ),
-    (
-        "/v1/messages",
-        {
-            "model": "tiny",
-            "messages": [USER],
-            "max_tokens": 99,
-            "output_config": {"format": {"type": "json_schema", "schema": SLIPS}},
-        },
+        MESSAGES,
+        {"output_config": {"format": {"type": "json_schema", "schema": SLIPS}}},
         "output_config.format.schema",
     ),
 ]
 
 
-@pytest.mark.parametrize(
-    ("url", "sent", "schema"), KEYWORDS, ids=[f"{url} {schema}" for url, _, schema in KEYWORDS]
-)
+@pytest.mark.parametrize(("api", "fields", "schema"), KEYWORDS)
 async def test_keywords_of_a_requests_own_schemas_that_have_no_effect_are_named(
-    client_with, client, url, sent, schema
+    client_with, client, api, fields, schema
 ):
     """As in the warnings about a registered schema."""
     for _ in range(2):  # compiled, then from memory
-        answer = await client.post(url, json=sent)
+        answer = await client.post(api.url, json=api.body(**fields))
         assert answer.headers["x-callgate-ignored"] == ", ".join(f"{schema}.{each}" for each in SLIPPED)
     async with client_with(strict_fields=True) as strict_client:
-        refused = await strict_client.post(url, json=sent)
-    assert refused.status_code == 400
-    assert "did you mean 'required'?" in refused.text
-    if "param" in refused.json()["error"]:
-        path = f"{schema}.{SLIPPED[0]}"
-        assert refused.json()["error"]["param"] == path
-        assert refused.json()["error"]["message"].startswith(f"{path}: ")
+        error = await api.refusal(strict_client, **fields)
+    path = f"{schema}.{SLIPPED[0]}"
+    assert error["param"] == path
+    assert error["message"].startswith(f"{path}: ")
+    assert "did you mean 'required'?" in error["message"]
 
 
 async def test_a_keyword_that_is_no_slip_is_named_and_not_refused(client_with):
@@ -381,7 +337,7 @@ async def test_only_the_first_keywords_without_effect_are_named(client):
 )
 def test_a_field_of_another_api_that_would_change_the_answer_is_refused(field):
     with pytest.raises(InvalidField, match=r"use|send") as refused:
-        read_request(chat(**{field: "x"}))
+        read_request(body(**{field: "x"}))
     assert refused.value.param == field
 
 

@@ -4,11 +4,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from chat import ask, body, stream
+from apis import CHAT
+from chat import ask, stream
 from fake_runtime import call, text
-from sample_tools import WEATHER
+from sample_tools import MASKED, WEATHER
 from sse import events_of
-from test_selection import REQUESTS
 
 from gateway.generation.inspected_tokens import InspectedTokens
 from runtime.errors import RequestRefused
@@ -81,15 +81,15 @@ def told_in(sent):
     return [token | {"place": token["place"] | {"schema": None}} for token in TOLD]
 
 
-@pytest.mark.parametrize(("url", "sent"), REQUESTS)
-async def test_every_api_takes_it_and_tells_every_token(client, inspected, url, sent):
+@pytest.mark.parametrize(("url", "sent"), MASKED)
+async def test_every_api_takes_inspect_and_tells_every_token(client, inspected, url, sent):
     response = await client.post(url, json={**sent, "callgate": {"inspect": True}})
     assert response.status_code == 200, response.text
     assert inspected.requests[-1].is_inspected
     assert response.json()["callgate"]["tokens"] == told_in(sent)
 
 
-@pytest.mark.parametrize(("url", "sent"), REQUESTS)
+@pytest.mark.parametrize(("url", "sent"), MASKED)
 async def test_every_stream_tells_each_token_once(client, inspected, url, sent):
     response = await client.post(url, json={**sent, "stream": True, "callgate": {"inspect": True}})
     told = []
@@ -100,7 +100,7 @@ async def test_every_stream_tells_each_token_once(client, inspected, url, sent):
 
 
 async def test_in_a_stream_of_chat_a_token_comes_as_soon_as_its_place_is_known(client, inspected):
-    chunks = await stream(client, tools=REQUESTS[0][1]["tools"], callgate={"inspect": True})
+    chunks = await stream(client, tools=[WEATHER], callgate={"inspect": True})
     kinds = ["tokens" if "tokens" in chunk.get("callgate", {}) else "delta" for chunk in chunks]
     assert kinds == ["delta", "delta", "tokens", "delta", "tokens", "delta", "delta"]
     assert chunks[2]["choices"] == [{"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}]
@@ -108,19 +108,17 @@ async def test_in_a_stream_of_chat_a_token_comes_as_soon_as_its_place_is_known(c
 
 @pytest.mark.parametrize("asked", [{}, {"inspect": False}])
 async def test_who_does_not_ask_is_told_nothing(client, runtime, asked):
-    answer = await ask(client, **REQUESTS[0][1], callgate=asked)
+    answer = await ask(client, tools=[WEATHER], callgate=asked)
     assert not runtime.requests[-1].is_inspected
     assert "tokens" not in answer["callgate"]
 
 
 async def test_a_slip_and_an_engine_that_cannot_tell_are_refused(client, runtime):
-    response = await client.post("/v1/chat/completions", json=body(callgate={"inspects": True}))
-    assert (response.status_code, "inspect" in response.text) == (400, True)
+    assert "'inspect'" in (await CHAT.refusal(client, callgate={"inspects": True}))["message"]
     runtime.script = [
         RequestRefused("only the embedded engine tells; ask for `logprobs`", "callgate.inspect")
     ]
-    response = await client.post("/v1/chat/completions", json=body(callgate={"inspect": True}))
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "callgate.inspect")
+    assert (await CHAT.refusal(client, callgate={"inspect": True}))["param"] == "callgate.inspect"
 
 
 SHARED = {

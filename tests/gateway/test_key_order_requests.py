@@ -1,7 +1,8 @@
 """`key_order` of a tool and of a request: which orders of keys the grammar of an answer admits."""
 
 import pytest
-from chat import ask, body
+from apis import CHAT, COMPLETIONS, RESPONSES
+from chat import URL, ask, body
 from sample_tools import TIME, TOOL_REQUIRED, WEATHER
 from whole_outputs import admits
 
@@ -47,21 +48,17 @@ async def test_the_order_of_the_request_comes_before_that_of_the_tool(client, ru
 @pytest.mark.parametrize(
     ("url", "sent"),
     [
-        ("/v1/chat/completions", body(response_format=FORMAT)),
-        ("/v1/chat/completions", body(guided_json=SCHEMA)),
-        ("/v1/completions", {"model": "tiny", "prompt": "Hi", "response_format": FORMAT}),
+        (URL, body(response_format=FORMAT)),
+        (URL, body(guided_json=SCHEMA)),
+        (COMPLETIONS.url, COMPLETIONS.body(response_format=FORMAT)),
         (
-            "/v1/responses",
-            {
-                "model": "tiny",
-                "input": "Hi",
-                "text": {"format": {"type": "json_schema", "name": "w", "schema": SCHEMA}},
-            },
+            RESPONSES.url,
+            RESPONSES.body(text={"format": {"type": "json_schema", "name": "w", "schema": SCHEMA}}),
         ),
         *TOOL_REQUIRED.items(),
     ],
 )
-async def test_every_api_takes_it_for_calls_and_answers(client, runtime, url, sent):
+async def test_every_api_takes_key_order_for_calls_and_answers(client, runtime, url, sent):
     for callgate, expected in ((None, ["declared"]), (ANY, ["declared", "reversed"])):
         response = await client.post(url, json={**sent, "callgate": callgate})
         assert response.status_code == 200, response.text
@@ -78,7 +75,7 @@ async def test_a_grammar_of_its_own_is_cached_for_each_order(client, runtime):
 
 
 async def test_where_nothing_has_keys_the_order_is_named_as_ignored(client, runtime):
-    response = await client.post("/v1/chat/completions", json=body(callgate=ANY))
+    response = await client.post(URL, json=body(callgate=ANY))
     assert response.headers["x-callgate-ignored"] == "callgate.key_order"
     assert runtime.requests[-1].constraint is None
 
@@ -93,9 +90,7 @@ async def test_where_nothing_has_keys_the_order_is_named_as_ignored(client, runt
     ],
 )
 async def test_a_slip_is_refused_by_name(client, callgate, param, said):
-    response = await client.post("/v1/chat/completions", json=body(callgate=callgate))
-    assert response.status_code == 400
-    error = response.json()["error"]
+    error = await CHAT.refusal(client, callgate=callgate)
     assert error["param"] == param
     assert said in error["message"]
 

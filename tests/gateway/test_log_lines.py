@@ -5,9 +5,12 @@ import json
 import logging
 
 import pytest
+from apis import CHAT, MESSAGES, RESPONSES
 from chat import URL, body
 from fake_runtime import call
 from keys import bearer
+from moved_clock import Clock
+from sample_tools import chat_tool
 
 from gateway.settings import Settings
 from gateway.telemetry.log_lines import MAX_REPEATS, REPEATS_S, FewRepeats, JSONLines, set_up_logging
@@ -52,10 +55,9 @@ def asking(**fields):
 
 
 async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
-    tool = {"type": "function", "function": {"name": "hidden_tool", "parameters": {"type": "object"}}}
     runtime.script = call("hidden_tool", '{"a": "hidden"}', closed_by="budget")
     headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "x-request-id": "mine-7"}
-    answer = (await keyed.post(URL, json=asking(tools=[tool]), headers=headers)).json()
+    answer = (await keyed.post(URL, json=asking(tools=[chat_tool("hidden_tool")]), headers=headers)).json()
     await keyed.get("/healthz")
     await keyed.get("/metrics")
     [line] = lines_of(written)
@@ -84,20 +86,11 @@ async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
     assert not any(secret in written.getvalue() for secret in ("a secret", "hidden", KEY))
 
 
-@pytest.mark.parametrize(
-    ("path", "asked"),
-    [
-        (URL, asking(stream=True)),
-        ("/v1/messages", asking(stream=True, max_tokens=9)),
-        ("/v1/responses", {"model": "tiny", "input": "a secret", "stream": True}),
-    ],
-)
-async def test_a_stream_that_ends_early_is_found_by_the_id_that_its_client_has(
-    keyed, runtime, written, path, asked
-):
+@pytest.mark.parametrize("api", [CHAT, MESSAGES, RESPONSES])
+async def test_a_stream_that_ends_early_is_found_by_the_id_that_its_client_has(keyed, runtime, written, api):
     """The line of the failure has it, and so has that of the request."""
     runtime.script = [TextDelta(0, "And "), GenerationFailed("NaN logits")]
-    sent = (await keyed.post(path, json=asked)).text
+    sent = (await keyed.post(api.url, json=api.body(stream=True))).text
     [failure] = lines_of(written, "gateway.routes.transport")
     [line] = lines_of(written)
     assert f"stream {line['response_id']} ended early" in failure["message"]
@@ -122,7 +115,7 @@ async def test_a_failure_is_named(keyed, runtime, written):
     ],
 )
 async def test_a_refusal_is_named(keyed, written, sent, key, status, error):
-    """Lines of requests that reached no model told only the status."""
+    """Also in the lines of requests that reach no model."""
     headers = {"content-type": "application/json"} | bearer(key)
     await keyed.post(URL, headers=headers, **sent)
     [line] = lines_of(written)
@@ -158,8 +151,8 @@ async def test_a_key_of_the_store_is_named_by_its_id(keyed, written):
 
 
 def test_of_many_failures_of_one_kind_some_are_written_and_the_rest_counted():
-    now = 100.0
-    few = FewRepeats(clock=lambda: now)
+    clock = Clock()
+    few = FewRepeats(clock=clock.elapsed_s)
 
     def is_written(error, *, level=logging.ERROR, exc_info=None):
         record = logging.LogRecord("gateway", level, "", 0, "%s failed: %s", ("POST", error), exc_info)
@@ -173,9 +166,9 @@ def test_of_many_failures_of_one_kind_some_are_written_and_the_rest_counted():
         None,
     )
     assert is_written(ValueError("no error"), level=logging.INFO) == (True, None)
-    now += REPEATS_S
+    clock.pass_by(seconds=REPEATS_S)
     assert is_written(ValueError("later")) == (True, 3)
-    now += REPEATS_S
+    clock.pass_by(seconds=REPEATS_S)
     assert is_written(ValueError("much later")) == (True, None)
 
 

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import anthropic
 import pytest
-from chat import USER
+from apis import MESSAGES, USER
 from fake_runtime import STATS, call, text
-from serving import served
-from sse import named_events_of
 
 from gateway.errors import InvalidField
 from gateway.wire.anthropic import read_request
@@ -16,7 +14,7 @@ from runtime.events import Finished, FinishReason, PromptRendered, TextDelta, Th
 from runtime.request import Message
 from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
 
-URL = "/v1/messages"
+URL, body, ask, stream = MESSAGES.url, MESSAGES.body, MESSAGES.ask, MESSAGES.stream
 WEATHER = {
     "name": "get_weather",
     "description": "The weather.",
@@ -32,22 +30,8 @@ USED = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"p
 RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "4 degrees"}]}
 
 
-def body(**fields):
-    return {"model": "tiny", "max_tokens": 50, "messages": [USER], **fields}
-
-
 def turn(**fields):
     return read_request(body(**fields)).turn
-
-
-async def ask(client, **fields):
-    response = await client.post(URL, json=body(**fields))
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-async def stream(client, **fields):
-    return named_events_of(await client.post(URL, json=body(stream=True, **fields)))
 
 
 async def test_text_is_answered(client):
@@ -327,37 +311,35 @@ async def test_a_choice_that_does_not_fit_the_tools_is_refused_wherever_it_is_se
     assert not runtime.requests
 
 
-def test_anthropics_client_makes_two_calls_streamed_or_not(app, runtime):
+def test_anthropics_client_makes_two_calls_streamed_or_not(anthropic_client, runtime):
     """Two calls with results fed back as the client has them, streamed and not."""
     runtime.card = replace(runtime.card, template_variables=frozenset({"enable_thinking"}))
-    with served(app) as http:
-        client = anthropic.Anthropic(base_url=str(http.base_url), api_key="none-needed", max_retries=0)
-        messages = [USER]
-        asked = {"model": "tiny", "max_tokens": 100, "tools": [WEATHER], "thinking": {"type": "adaptive"}}
-        for is_streamed in (False, True):
-            runtime.script = [PromptRendered(11), ThoughtDelta(0, "Hm"), TextDelta(0, "I look."), *CALL]
-            if is_streamed:
-                with client.messages.stream(**asked, messages=messages) as stream:
-                    answer = stream.get_final_message()
-            else:
-                answer = client.messages.create(**asked, messages=messages)
-            assert [block.type for block in answer.content] == ["thinking", "text", "tool_use"]
-            assert answer.content[-1].input == {"place": "Oslo"}
-            assert (answer.stop_reason, answer.usage.output_tokens) == ("tool_use", 7)
-            result = RESULT | {"tool_use_id": answer.content[-1].id}
-            messages += [
-                {"role": "assistant", "content": answer.content},
-                {"role": "user", "content": [result]},
-            ]
-        assert [message.role for message in runtime.requests[-1].messages] == ["user", "assistant", "tool"]
-        runtime.script = text("It is cold.")
-        assert client.messages.create(**asked, messages=messages).content[0].text == "It is cold."
-        assert client.messages.count_tokens(model="tiny", messages=messages).input_tokens == 11
-        [model] = client.models.list()
-        assert (model.id, model.max_input_tokens, model.max_tokens) == ("tiny", 512, 512)
-        assert model.to_dict()["lifecycle"] == "active"  # newer clients declare it
-        with pytest.raises(anthropic.NotFoundError, match="no model 'other'"):
-            client.messages.create(**asked | {"model": "other"}, messages=messages)
+    messages = [USER]
+    asked = {"model": "tiny", "max_tokens": 100, "tools": [WEATHER], "thinking": {"type": "adaptive"}}
+    for is_streamed in (False, True):
+        runtime.script = [PromptRendered(11), ThoughtDelta(0, "Hm"), TextDelta(0, "I look."), *CALL]
+        if is_streamed:
+            with anthropic_client.messages.stream(**asked, messages=messages) as stream:
+                answer = stream.get_final_message()
+        else:
+            answer = anthropic_client.messages.create(**asked, messages=messages)
+        assert [block.type for block in answer.content] == ["thinking", "text", "tool_use"]
+        assert answer.content[-1].input == {"place": "Oslo"}
+        assert (answer.stop_reason, answer.usage.output_tokens) == ("tool_use", 7)
+        result = RESULT | {"tool_use_id": answer.content[-1].id}
+        messages += [
+            {"role": "assistant", "content": answer.content},
+            {"role": "user", "content": [result]},
+        ]
+    assert [message.role for message in runtime.requests[-1].messages] == ["user", "assistant", "tool"]
+    runtime.script = text("It is cold.")
+    assert anthropic_client.messages.create(**asked, messages=messages).content[0].text == "It is cold."
+    assert anthropic_client.messages.count_tokens(model="tiny", messages=messages).input_tokens == 11
+    [model] = anthropic_client.models.list()
+    assert (model.id, model.max_input_tokens, model.max_tokens) == ("tiny", 512, 512)
+    assert model.to_dict()["lifecycle"] == "active"  # newer clients declare it
+    with pytest.raises(anthropic.NotFoundError, match="no model 'other'"):
+        anthropic_client.messages.create(**asked | {"model": "other"}, messages=messages)
 
 
 async def test_what_was_left_out_is_named_as_the_client_wrote_it(client):
@@ -388,7 +370,7 @@ async def test_a_thread_is_refused_so_that_clients_know_to_go_on_without_one(cli
 
 
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
-def test_the_official_tool_runner_goes_on_without_a_thread(app, runtime, is_streamed):
+def test_the_official_tool_runner_goes_on_without_a_thread(anthropic_client, runtime, is_streamed):
     @anthropic.beta_tool
     def get_weather(place: str) -> str:
         """The weather."""
@@ -396,11 +378,9 @@ def test_the_official_tool_runner_goes_on_without_a_thread(app, runtime, is_stre
         return "4 degrees"
 
     runtime.script = CALL
-    with served(app) as http:
-        client = anthropic.Anthropic(base_url=str(http.base_url), api_key="none-needed", max_retries=0)
-        runner = client.beta.messages.tool_runner(
-            model="tiny", max_tokens=100, messages=[USER], tools=[get_weather], stream=is_streamed
-        )
-        last = runner.until_done()
+    runner = anthropic_client.beta.messages.tool_runner(
+        model="tiny", max_tokens=100, messages=[USER], tools=[get_weather], stream=is_streamed
+    )
+    last = runner.until_done()
     assert last.content[0].text == "It is cold in Oslo."
     assert [message.role for message in runtime.requests[-1].messages] == ["user", "assistant", "tool"]

@@ -1,16 +1,15 @@
 """`/metrics`, read by Prometheus' own parser."""
 
-import dataclasses
 import itertools
 import re
 from pathlib import Path
 
 import pytest
 from chat import URL, body
-from fake_runtime import STATS, call, text
+from fake_runtime import ELSEWHERE, LOAD, STATS, call, text
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
-from sample_tools import TIME, WEATHER
+from sample_tools import TIME, WEATHER, chat_tool
 
 from gateway.app import create_app
 from gateway.errors import SettingsError
@@ -30,36 +29,13 @@ from gateway.telemetry.metrics import (
 from runtime.errors import GenerationFailed, GrammarTooSlow
 from runtime.events import BrokenDraft, Finished, FinishReason, GenerationStats, SelectionStats, TextDelta
 from runtime.inspection import TokenPlace
-from runtime.protocol import Circuit, EngineLoad, Health, ReplicaState
+from runtime.protocol import Health
 
 MODEL = {"gen_ai_request_model": "tiny"}
 IMPOSSIBLE = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"(a+)\1"}}}
 CHAT = {**MODEL, "gen_ai_operation_name": "chat", "gen_ai_provider_name": "callgate"}
 REQUEST_S = 300
 """How long an answer may take by the chart's defaults."""
-LOAD = EngineLoad(
-    model_id="tiny",
-    num_running=3,
-    num_waiting=2,
-    num_pages=64,
-    num_free_pages=40,
-    num_steps=10,
-    num_stepped_sequences=25,
-    num_preempted=1,
-)
-ELSEWHERE = ReplicaState(
-    model_id="big",
-    name="vllm:8000",
-    circuit=Circuit.OPEN,
-    reason="cannot be reached",
-    version="0.32.0",
-    num_running=4,
-    num_served=7,
-    num_failed=2,
-    num_refused_tokens=5,
-    num_expected_refusals=2,
-    canary_age_s=12.5,
-)
 
 
 async def read(client, **headers):
@@ -118,8 +94,7 @@ async def test_a_text_completion_is_no_chat(client):
 
 async def test_counters_of_rare_events_begin_at_zero(client, runtime):
     """Prometheus sees no increase in the first value of a series, so an alert would miss the first event."""
-    stats = dataclasses.replace(STATS, num_rescued_tokens=0)
-    runtime.script = [*text("Hello.")[:-1], Finished(0, FinishReason.STOP, stats)]
+    runtime.script = text("Hello.", num_rescued_tokens=0)
     await client.post(URL, json=body())
     samples = await read(client)
     assert value(samples, "callgate_tokens_rescued_total", **MODEL) == 0
@@ -148,8 +123,7 @@ async def test_grammars_are_counted_by_tier_and_keyword(client, runtime):
     await client.post(URL, json=body(tools=tools))
     await client.post(URL, json=body(tools=tools))
     for schema in ({"$ref": "#/nowhere"}, refused | {"x-secret-word": {}}, False):
-        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
-        await client.put("/v1/toolsets/bad", json={"tools": [tool]})
+        await client.put("/v1/toolsets/bad", json={"tools": [{"name": "f", "parameters": schema}]})
     samples = await read(client)
     assert value(samples, "callgate_grammar_lookups_total", callgate_grammar_source="compiled") >= 2
     assert value(samples, "callgate_grammar_lookups_total", callgate_grammar_source="memory") == 2
@@ -175,7 +149,7 @@ async def test_engines_are_measured_when_they_are_read(client, runtime):
     assert value(samples, "callgate_engine_step_sequences_total", **here) == 25
     assert value(samples, "callgate_engine_preemptions_total", **here) == 1
     assert value(samples, "callgate_engine_requests_total", **there, callgate_state="failed") == 2
-    assert value(samples, "callgate_engine_canary_age_seconds", **there) == 12.5
+    assert value(samples, "callgate_engine_canary_age_seconds", **there) == 12.54
     refused = "callgate_engine_refused_tokens_total"
     assert value(samples, refused, **there, callgate_state="unexpected") == 3
     assert value(samples, refused, **there, callgate_state="expected") == 2
@@ -234,10 +208,7 @@ async def test_nothing_that_clients_choose_is_a_label(client, runtime):
     runtime.script = call("hidden_tool", "{}")
     for number in range(3):
         name = f"hidden-{number}"
-        tool = {
-            "type": "function",
-            "function": {"name": f"hidden_{number}", "parameters": {"hidden": number}},
-        }
+        tool = chat_tool(f"hidden_{number}", hidden=number)
         await client.put(f"/v1/toolsets/{name}", json={"tools": [tool]})
         await client.post(
             URL,
@@ -272,10 +243,7 @@ async def test_names_of_toolsets_are_labels_if_allowed_and_only_so_many(client_w
 async def test_drafts_are_counted_by_where_they_ended(client, runtime):
     broken = tuple(BrokenDraft(3, TokenPlace(part)) for part in ("syntax", "arguments", "arguments"))
     selection = SelectionStats("accept", 4, is_exact=True, num_computed_tokens=None, broken=broken)
-    runtime.script = [
-        *text("Hi")[:-1],
-        Finished(0, FinishReason.STOP, dataclasses.replace(STATS, selection=selection)),
-    ]
+    runtime.script = text("Hi", selection=selection)
     await client.post(URL, json=body())
     samples = await read(client)
     counts = {"taken": 1, "syntax": 1, "arguments": 2}
@@ -302,8 +270,7 @@ async def test_every_metric_of_the_table_is_served(client, runtime, weather):
     runtime.script = [*call("get_weather", "{}")[:-1], Finished(0, FinishReason.LENGTH, refusing, "budget")]
     runtime.steps = ("note_queued", "note_begun", "note_token")
     await client.post(URL, json=body(toolset="weather"))
-    tool = {"type": "function", "function": {"name": "f", "parameters": IMPOSSIBLE}}
-    await client.put("/v1/toolsets/bad", json={"tools": [tool]})
+    await client.put("/v1/toolsets/bad", json={"tools": [chat_tool("f", **IMPOSSIBLE)]})
     served = {name for name, _ in await read(client)}
     for metric in METRICS:
         stem = re.sub(r"\W", "_", metric.name)
@@ -333,7 +300,7 @@ async def test_a_key_of_their_own_opens_metrics_and_nothing_else(client_with, tm
             assert response.status_code == status, path
 
 
-async def test_a_page_of_another_site_cannot_read_them(client):
+async def test_a_page_of_another_site_cannot_read_metrics(client):
     assert (await client.get("/metrics", headers={"origin": "http://evil.example"})).status_code == 403
     assert (await client.get("/metrics", headers={"host": "rebound.example"})).status_code == 403
 

@@ -1,6 +1,9 @@
-"""The list of models, each also under the names that serve a toolset with it."""
+"""Names of models: by their ids or an alias, and each also with a toolset; they are listed in pages."""
+
+from dataclasses import replace
 
 import pytest
+from chat import URL, ask, body
 
 
 async def ids(client, **params):
@@ -30,3 +33,37 @@ async def test_a_name_that_no_model_has_is_told(client, weather, name):
     missing = await client.get(f"/v1/models/{name}")
     assert missing.status_code == 404
     assert missing.json()["error"]["code"] == ("unknown_toolset" if ":" in name else "model_not_found")
+
+
+@pytest.mark.parametrize(
+    ("alias", "name", "toolset"),
+    [
+        ("claude-*", "claude-9", None),
+        ("claude-*", "claude-9:weather", "weather"),
+        ("claude-*", "claude-9:weather@1", "weather"),
+        ("*", "tiny:weather", "weather"),
+        ("*", "any:weather", "weather"),
+        ("llama:*", "llama:8b", None),
+        ("llama:*", "llama:8b:weather", "weather"),
+    ],
+)
+async def test_an_alias_leaves_the_toolset_to_the_request(client, runtime, weather, alias, name, toolset):
+    """`*` does not take the toolset for a part of the model's name."""
+    runtime.card = replace(runtime.card, aliases=(alias,))
+    answer = await ask(client, model=name)
+    assert answer["callgate"]["toolset"] == toolset
+
+
+async def test_a_star_takes_no_colon(client, runtime):
+    runtime.card = replace(runtime.card, aliases=("*",))
+    answer = await client.post(URL, json=body(model="llama:8b"))
+    assert answer.status_code == 404
+    assert "no toolset '8b'" in answer.json()["error"]["message"]
+
+
+async def test_pages_of_models_end_beside_an_alias_for_any_name(client, runtime, weather):
+    runtime.card = replace(runtime.card, aliases=("*",))
+    page = (await client.get("/v1/models", params={"after_id": "tiny", "limit": 1})).json()
+    assert page["last_id"] == "tiny:weather"
+    rest = (await client.get("/v1/models", params={"after_id": "tiny:weather"})).json()
+    assert rest["data"] == []

@@ -1,18 +1,17 @@
 """The messages of Chat Completions become those of the turn, or are refused by their place."""
 
 import pytest
+from apis import TOOL_CALL, USER
+from chat import body
 
 from gateway.errors import InvalidField
 from gateway.wire.openai import read_request
 from runtime.request import Message
 from toolspecs.tool import ToolCall
 
-USER = {"role": "user", "content": "Hi"}
-CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-
 
 def read(*messages):
-    return read_request({"model": "m", "messages": [*messages]})
+    return read_request(body(messages=[*messages]))
 
 
 MESSAGES = [
@@ -30,7 +29,7 @@ MESSAGES = [
         Message("assistant", "Yes", thought="Hm"),
     ),
     (
-        {"role": "assistant", "tool_calls": [CALL]},
+        {"role": "assistant", "tool_calls": [TOOL_CALL]},
         Message("assistant", calls=(ToolCall("call_1", "f", "{}"),)),
     ),
     (
@@ -42,7 +41,7 @@ MESSAGES = [
             "annotations": None,
             "audio": None,
             "function_call": None,
-            "tool_calls": [{**CALL, "index": 0}],
+            "tool_calls": [{**TOOL_CALL, "index": 0}],
         },
         Message("assistant", calls=(ToolCall("call_1", "f", "{}"),)),
     ),
@@ -55,7 +54,7 @@ def test_a_message_becomes_one_of_the_turn(message, expected):
 
 
 def test_a_result_is_one_of_a_call_before_it():
-    called = {"role": "assistant", "tool_calls": [CALL]}
+    called = {"role": "assistant", "tool_calls": [TOOL_CALL]}
     result = {"role": "tool", "content": "42", "tool_call_id": "call_1"}
     later = [called, result, USER, {**result, "content": "43"}]
     assert read(*later).turn.messages[1] == Message("tool", "42", call_id="call_1")
@@ -74,7 +73,7 @@ def test_a_result_is_one_of_a_call_before_it():
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
 def test_arguments_with_a_number_that_json_or_doubles_do_not_have_are_refused(number):
     """Python's parser takes them, and a chat template would show `NaN` or `Infinity` to the model."""
-    call = CALL | {"function": {"name": "f", "arguments": f'{{"a": [{number}]}}'}}
+    call = TOOL_CALL | {"function": {"name": "f", "arguments": f'{{"a": [{number}]}}'}}
     with pytest.raises(InvalidField, match=number) as refused:
         read(USER, {"role": "assistant", "tool_calls": [call]})
     assert refused.value.param == "messages[1].tool_calls[0].function.arguments"

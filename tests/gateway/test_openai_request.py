@@ -1,6 +1,8 @@
 """Every field of Chat Completions is honoured or refused."""
 
 import pytest
+from apis import TOOL_CALL, USER
+from chat import body
 
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
@@ -11,13 +13,11 @@ from runtime.request import Message
 from toolspecs.tool import ChoiceMode, ShownTools, Tool, ToolChoice
 from toolspecs.toolset import ToolsetReference
 
-USER = {"role": "user", "content": "Hi"}
 NAMED = {"type": "function", "function": {"name": "f"}}
-CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def read(**fields):
-    return read_request({"model": "m", "messages": [USER], **fields})
+    return read_request(body(**fields))
 
 
 def turn(**fields):
@@ -184,7 +184,6 @@ REFUSALS = [
     ({"continue_final_message": True}, "continue_final_message"),
     ({"extra_body": {"toolset": "weather"}}, "extra_body"),
     ({"extra_headers": {"X-Toolset": "weather"}}, "extra_headers"),
-    ({"modalities": ["audio"]}, "modalities"),
     *(({name: "x"}, name) for name in RULES.refused),
     ({"top_k": -2}, "top_k"),
     ({"repetition_penalty": 0}, "repetition_penalty"),
@@ -209,7 +208,6 @@ REFUSALS = [
     ({"temperature": "hot"}, "temperature"),
     ({"top_p": -0.1}, "top_p"),
     ({"presence_penalty": 3}, "presence_penalty"),
-    ({"n": 0}, "n"),
     ({"n": True}, "n"),
     ({"seed": 1.5}, "seed"),
     ({"seed": 2**64}, "seed"),
@@ -228,7 +226,7 @@ REFUSALS = [
                 USER,
                 {
                     "role": "assistant",
-                    "tool_calls": [CALL, {**CALL, "function": {"name": "f", "arguments": "{"}}],
+                    "tool_calls": [TOOL_CALL, {**TOOL_CALL, "function": {"name": "f", "arguments": "{"}}],
                 },
             ]
         },
@@ -239,7 +237,6 @@ REFUSALS = [
     ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"stream": True, "stream_options": {"include_usages": True}}, "stream_options.include_usages"),
     ({"stream": "yes"}, "stream"),
-    ({"tool_choice": "some"}, "tool_choice"),
     ({"tool_choice": {"type": "mcp", "name": "f"}}, "tool_choice.type"),
     ({"tool_choice": {"type": "function"}}, "tool_choice.function"),
     (
@@ -300,18 +297,18 @@ def test_what_cannot_be_honoured_is_refused_by_name(fields, param):
     assert error.value.reason
 
 
-@pytest.mark.parametrize(("body", "said"), [([], "object"), ({"messages": [USER]}, "model")])
-def test_a_body_that_is_no_request(body, said):
+@pytest.mark.parametrize(("sent", "said"), [([], "object"), ({"messages": [USER]}, "model")])
+def test_a_body_that_is_no_request(sent, said):
     with pytest.raises(InvalidField, match=said):
-        read_request(body)
+        read_request(sent)
 
 
 def test_the_header_adds_to_the_body():
-    body = {"model": "m", "messages": [USER], "toolset": "a"}
-    refs = read_request(body, TurnHeaders("b@2, a")).turn.toolsets
+    sent = body(toolset="a")
+    refs = read_request(sent, TurnHeaders("b@2, a")).turn.toolsets
     assert refs == (ToolsetReference("a"), ToolsetReference("b", 2))
     with pytest.raises(InvalidField) as error:
-        read_request(body, TurnHeaders("No Good"))
+        read_request(sent, TurnHeaders("No Good"))
     assert error.value.param == "X-Toolset"
 
 
@@ -353,18 +350,18 @@ MENDED = [
 @pytest.mark.parametrize(("fields", "param", "said"), MENDED, ids=[str(f)[:60] for f, _, _ in MENDED])
 def test_a_refusal_says_what_to_write(fields, param, said):
     with pytest.raises(InvalidField) as refused:
-        read_request({"model": "m", "messages": [USER], **fields})
+        read(**fields)
     assert refused.value.param == param
     assert said in refused.value.reason
 
 
 def test_nothing_cuts_an_answer_in_a_format():
-    body = {"model": "m", "messages": [USER], "stop": ["}"]}
-    assert read_request(body | {"response_format": {"type": "text"}}).turn.stop == ("}",)
-    asked = read_request(body | {"response_format": {"type": "json_object"}})
+    assert turn(stop=["}"], response_format={"type": "text"}).stop == ("}",)
+    sent = body(stop=["}"], response_format={"type": "json_object"})
+    asked = read_request(sent)
     assert (asked.turn.stop, asked.ignored) == ((), ("stop",))
     with pytest.raises(InvalidField, match="could cut off an answer") as refused:
-        read_request(body | {"response_format": {"type": "json_object"}}, is_strict=True)
+        read_request(sent, is_strict=True)
     assert refused.value.param == "stop"
 
 
@@ -378,7 +375,10 @@ def test_nothing_cuts_an_answer_in_a_format():
         {"toolset": ["a"] * 1_000_000},
         {
             "messages": [
-                {"role": "assistant", "tool_calls": [{**CALL, "id": f"call_{i:06}"} for i in range(100_000)]},
+                {
+                    "role": "assistant",
+                    "tool_calls": [{**TOOL_CALL, "id": f"call_{i:06}"} for i in range(100_000)],
+                },
                 {"role": "tool", "tool_call_id": "call_00000x", "content": ""},
             ]
         },
@@ -387,5 +387,5 @@ def test_nothing_cuts_an_answer_in_a_format():
 )
 def test_a_refusal_is_short_however_large_the_request(fields):
     with pytest.raises(InvalidField) as refused:
-        read_request({"model": "m", "messages": [USER], **fields})
+        read(**fields)
     assert len(str(refused.value)) < 2000

@@ -2,8 +2,8 @@
 
 import asyncio
 import base64
-import dataclasses
 import re
+from datetime import timedelta
 
 import pytest
 from chat import URL, USER, body
@@ -11,6 +11,7 @@ from fake_runtime import STATS, call
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from keys import ADMIN, key_of
+from moved_clock import Clock
 from opened_store import opened
 from redis_server import running_redis
 from sample_tools import WEATHER
@@ -23,14 +24,6 @@ from runtime.events import PromptRendered, SelectionStats, TextDelta
 
 CHAT = body(max_tokens=20)
 SPENT = STATS.num_prompt_tokens + STATS.num_output_tokens
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1_800_000_000.0
-
-    def __call__(self):
-        return self.now
 
 
 async def is_taken(limits, amount, limit):
@@ -56,15 +49,14 @@ def test_no_minute_sees_more_than_the_limit(steps, limit):
     """Two gateways, whose clocks differ by up to a counter's length; the minute is shorter by as much."""
 
     async def played():
-        clock, admitted = Clock(), []
-        late = Clock()
+        clock, late, admitted = Clock(), Clock(), []
         async with opened("sqlite://:memory:") as store:
-            gateways = [RateLimits(store, clock), RateLimits(store, late)]
+            gateways = [RateLimits(store, each.timestamp) for each in (clock, late)]
             for pause, amount, is_late, lag in steps:
-                clock.now += pause
-                late.now = max(late.now, clock.now - lag)
+                clock.pass_by(seconds=pause)
+                late.now = max(late.now, clock.now - timedelta(seconds=lag))
                 if await is_taken(gateways[is_late], amount, limit):
-                    admitted.append((clock.now, amount))
+                    admitted.append((clock.elapsed_s(), amount))
         return admitted
 
     admitted = asyncio.run(played())
@@ -78,9 +70,9 @@ def test_no_minute_sees_more_than_the_limit(steps, limit):
 async def test_a_key_that_always_asks_gets_nearly_its_limit():
     clock, limit, num_taken = Clock(), 60, 0
     async with opened("sqlite://:memory:") as store:
-        limits = RateLimits(store, clock)
+        limits = RateLimits(store, clock.timestamp)
         for _ in range(1200):
-            clock.now += 0.5
+            clock.pass_by(seconds=0.5)
             num_taken += await is_taken(limits, 1, limit)
     assert 0.9 * limit * 10 <= num_taken <= limit * 10 + limit
 
@@ -88,17 +80,17 @@ async def test_a_key_that_always_asks_gets_nearly_its_limit():
 async def test_after_retry_after_there_is_room():
     clock = Clock()
     async with opened("sqlite://:memory:") as store:
-        limits = RateLimits(store, clock)
+        limits = RateLimits(store, clock.timestamp)
         for pause, amount in ((0, 3), (7, 2), (11, 5)):
-            clock.now += pause
+            clock.pass_by(seconds=pause)
             await limits.reserve("k", LimitKind.TOKENS, amount, 10)
         for amount in (1, 4, 10):
             with pytest.raises(RateLimited) as raised:
                 await limits.reserve("k", LimitKind.TOKENS, amount, 10)
-            clock.now += raised.value.retry_after_s
+            clock.pass_by(seconds=raised.value.retry_after_s)
             limits.settle(await limits.reserve("k", LimitKind.TOKENS, amount, 10), 0)
             await limits.close()
-            clock.now -= raised.value.retry_after_s
+            clock.pass_by(seconds=-raised.value.retry_after_s)
 
 
 @pytest.fixture
@@ -172,13 +164,10 @@ async def test_images_count_by_their_pixels(client):
 
 async def test_drafts_that_are_not_taken_count_too(client, runtime):
     """A client that asks for drafts that all fail pays for them, however short the answer is."""
-    *deltas, finished = call("get_weather", "{}")
     drafted = SelectionStats("draft", 2, is_exact=False, num_computed_tokens=None, num_written_tokens=300)
-    spent = dataclasses.replace(STATS, selection=drafted)
     asked = body(max_tokens=200, tools=[WEATHER], callgate={"draft": True})
     own = await key_of(client, tokens_per_minute=1000)
-    plain = list(runtime.script)
-    runtime.script = [*deltas, dataclasses.replace(finished, stats=spent)]
+    plain, runtime.script = runtime.script, call("get_weather", "{}", selection=drafted)
     answer = await client.post(URL, json=asked, headers=own)
     assert answer.status_code == 200, answer.text
     assert 500 < int(told(answer, "tokens")[1]) < 600

@@ -1,7 +1,6 @@
 """The last requests, over HTTP: their steps, whose they are, and that they hold no content."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from chat import URL, body
@@ -92,14 +91,11 @@ async def test_those_that_failed_are_listed_alone(client, runtime):
 
 async def test_what_selecting_an_answer_cost_is_kept(client, runtime):
     selected = SelectionStats("accept", num_draws=3, is_exact=True, num_computed_tokens=29)
-    [*before, finished] = call("get_weather", '{"place": "a secret place"}')
-    runtime.script = [*before, replace(finished, stats=replace(finished.stats, selection=selected))]
-    names = [await ask(client, tools=[WEATHER])]
-    runtime.script = [*before, replace(finished, stats=replace(finished.stats, num_computed_tokens=9))]
-    names.append(await ask(client, tools=[WEATHER]))
-    runtime.script = [*before, finished]
-    names.append(await ask(client, tools=[WEATHER]))
-    kept = [(await client.get(f"/v1/requests/{name}")).json() for name in names]
+    kept = []
+    for numbers in ({"selection": selected}, {"num_computed_tokens": 9}, {}):
+        runtime.script = call("get_weather", '{"place": "a secret place"}', **numbers)
+        name = await ask(client, tools=[WEATHER])
+        kept.append((await client.get(f"/v1/requests/{name}")).json())
     assert [(each["strategy"], each["answers"], each["computed_tokens"]) for each in kept] == [
         ("accept", 3, 29),
         (None, 1, 9),

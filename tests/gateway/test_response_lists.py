@@ -4,8 +4,8 @@ import asyncio
 import json
 import math
 
-import msgspec
 import pytest
+from opened_store import keys, opened
 from reading_turns import TURN
 
 from gateway.errors import InvalidField, UnknownResponse
@@ -14,18 +14,30 @@ from gateway.generation.continuation import Continuation
 from gateway.generation.stored_responses import StoredResponses
 from toolspecs.errors import StoreUnavailable
 from toolspecs.revisions.toolset_contents import compress
-from toolspecs.stores import open_store
+
+
+def id_of(number):
+    return f"resp_{number:032x}"
 
 
 def response(number, size=1):
-    return {"id": f"resp_{number:032x}", "output": [{"id": f"msg_{number:032x}00", "text": "x" * size}]}
+    return {"id": id_of(number), "output": [{"id": f"msg_{number:032x}00", "text": "x" * size}]}
+
+
+async def stored_ids(store):
+    """The ids of the responses of the owner `o` that are in the store."""
+    return [key.rpartition(":")[2] for key in await keys(store, "response:o:")]
+
+
+async def listed_ids(store):
+    """The ids of the responses in the list of the owner `o`, the oldest first."""
+    return [entry[0] for entry in json.loads(await store.get("responses:o"))]
 
 
 @pytest.fixture
 async def store():
-    opened = open_store("sqlite://:memory:")
-    yield opened
-    await opened.close()
+    async with opened("sqlite://:memory:") as store:
+        yield store
 
 
 async def test_the_oldest_are_dropped(store, monkeypatch):
@@ -36,10 +48,10 @@ async def test_the_oldest_are_dropped(store, monkeypatch):
     for number in range(5):
         if number < 2:
             with pytest.raises(UnknownResponse):
-                await responses.load("o", response(number)["id"], TURN)
+                await responses.load("o", id_of(number), TURN)
         else:
-            assert (await responses.load("o", response(number)["id"], TURN)).response == response(number)
-    assert len([key async for key in store.scan("response")]) == 4  # three, and the list
+            assert (await responses.load("o", id_of(number), TURN)).response == response(number)
+    assert len(await keys(store)) == 4  # three, and the list
 
 
 async def test_bytes_are_bounded_for_each_owner(store, monkeypatch):
@@ -49,9 +61,9 @@ async def test_bytes_are_bounded_for_each_owner(store, monkeypatch):
     for number in range(10):
         assert await responses.save("o", response(number), [])
         assert await responses.save("other", response(number), [])
-    kept = [key async for key in store.scan("response:o:")]
+    kept = await stored_ids(store)
     assert 1 <= len(kept) < 10
-    assert len([key async for key in store.scan("response:other:")]) == len(kept)
+    assert len(await keys(store, "response:other:")) == len(kept)
 
 
 async def test_what_was_deleted_drops_nothing(store, monkeypatch):
@@ -61,9 +73,9 @@ async def test_what_was_deleted_drops_nothing(store, monkeypatch):
     assert await responses.save("o", response(0), [])
     for number in range(1, 9):
         assert await responses.save("o", response(number), [])
-        await responses.delete("o", response(number)["id"])
-    assert (await responses.load("o", response(0)["id"], TURN)).response == response(0)
-    assert [entry[0] for entry in json.loads(await store.get("responses:o"))] == [response(0)["id"]]
+        await responses.delete("o", id_of(number))
+    assert (await responses.load("o", id_of(0), TURN)).response == response(0)
+    assert await listed_ids(store) == [id_of(0)]
 
 
 async def test_what_cannot_be_taken_from_the_list_is_deleted(store, monkeypatch):
@@ -73,9 +85,9 @@ async def test_what_cannot_be_taken_from_the_list_is_deleted(store, monkeypatch)
     responses = StoredResponses(store, lifetime_s=60)
     assert await responses.save("o", response(0), [])
     monkeypatch.setattr(store, "compare_and_set", fail)
-    await responses.delete("o", response(0)["id"])
+    await responses.delete("o", id_of(0))
     with pytest.raises(UnknownResponse):
-        await responses.load("o", response(0)["id"], TURN)
+        await responses.load("o", id_of(0), TURN)
 
 
 async def test_a_response_that_cannot_be_listed_is_not_stored(store, monkeypatch):
@@ -86,8 +98,8 @@ async def test_a_response_that_cannot_be_listed_is_not_stored(store, monkeypatch
         return False
 
     monkeypatch.setattr(store, "compare_and_set", another_was_first)
-    assert not await stored.save("a", {"id": "resp_" + "0" * 32, "output": []}, [])
-    assert [key async for key in store.scan("response:")] == []
+    assert not await stored.save("o", response(0), [])
+    assert await stored_ids(store) == []
 
 
 @pytest.mark.parametrize("failing", ["set", "delete"])
@@ -106,11 +118,8 @@ async def test_a_response_that_could_not_be_stored_pushes_nothing_out_later(stor
     monkeypatch.setattr(store, failing, fail_once)
     assert not await responses.save("o", response(2), [])
     assert await responses.save("o", response(3), [])
-    assert (await responses.load("o", response(1)["id"], TURN)).response == response(1)
-    listed = json.loads(await store.get("responses:o"))
-    assert [entry[0] for entry in listed] == [response(1)["id"], response(3)["id"]]
-    stored = {key.rpartition(":")[2] async for key in store.scan("response:o:")}
-    assert stored == {response(1)["id"], response(3)["id"]}
+    assert (await responses.load("o", id_of(1), TURN)).response == response(1)
+    assert await listed_ids(store) == await stored_ids(store) == [id_of(1), id_of(3)]
 
 
 async def test_a_response_that_others_push_out_before_it_is_stored_is_not_kept(store, monkeypatch):
@@ -127,8 +136,7 @@ async def test_a_response_that_others_push_out_before_it_is_stored_is_not_kept(s
 
     monkeypatch.setattr(store, "set", write_after_others)
     await first.save("o", response(0), [])
-    stored = {key.rpartition(":")[2] async for key in store.scan("response:o:")}
-    assert stored == {response(2)["id"], response(3)["id"]}
+    assert await stored_ids(store) == [id_of(2), id_of(3)]
 
 
 class SlowStore:
@@ -164,16 +172,13 @@ async def test_a_client_that_leaves_while_its_response_is_stored_leaves_none_beh
         await asyncio.sleep(0)
     await asyncio.gather(saving, return_exceptions=True)
     await asyncio.sleep(0.2)
-    listed = {entry[0] for entry in json.loads(await store.get("responses:o"))}
-    assert {key.rpartition(":")[2] async for key in store.scan("response:o:")} == listed
+    assert await stored_ids(store) == sorted(await listed_ids(store))
 
 
 async def test_responses_of_one_owner_at_once_are_all_listed(store):
-    stored = StoredResponses(store, lifetime_s=60)
-    ids = [f"resp_{number:032x}" for number in range(60)]
-    saved = await asyncio.gather(*(stored.save("a", {"id": each, "output": []}, []) for each in ids))
-    assert all(saved)
-    assert sorted(entry[0] for entry in msgspec.json.decode(await store.get("responses:a"))) == ids
+    responses = StoredResponses(store, lifetime_s=60)
+    assert all(await asyncio.gather(*(responses.save("o", response(number), []) for number in range(60))))
+    assert sorted(await listed_ids(store)) == [id_of(number) for number in range(60)]
 
 
 async def test_stored_responses_expire(store):
@@ -181,8 +186,8 @@ async def test_stored_responses_expire(store):
     assert await responses.save("o", response(1), [])
     await asyncio.sleep(0.01)
     with pytest.raises(UnknownResponse):
-        await responses.load("o", response(1)["id"], TURN)
-    assert [key async for key in store.scan("response")] == [], "the list of each key that ever called stayed"
+        await responses.load("o", id_of(1), TURN)
+    assert await keys(store) == [], "the list expires, too"
 
 
 async def test_a_list_lives_as_long_as_the_longest_of_its_responses(store):
@@ -190,9 +195,7 @@ async def test_a_list_lives_as_long_as_the_longest_of_its_responses(store):
     assert await StoredResponses(store, lifetime_s=60).save("o", response(1), [])
     assert await StoredResponses(store, lifetime_s=0.05).save("o", response(2), [])
     await asyncio.sleep(0.1)
-    assert [entry[0] for entry in json.loads(await store.get("responses:o"))] == [
-        response(number)["id"] for number in (1, 2)
-    ]
+    assert await listed_ids(store) == [id_of(1), id_of(2)]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +206,7 @@ async def test_a_damaged_list_counts_as_empty(store, content):
     responses = StoredResponses(store, lifetime_s=60)
     await store.set("responses:o", content)
     assert await responses.save("o", response(1), [])
-    assert (await responses.load("o", response(1)["id"], TURN)).response == response(1)
+    assert (await responses.load("o", id_of(1), TURN)).response == response(1)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +215,7 @@ async def test_a_damaged_list_counts_as_empty(store, content):
 async def test_a_forged_entry_is_as_good_as_none(store, forged):
     """In conversations, in lists of items and in references to them."""
     responses = StoredResponses(store, lifetime_s=60)
-    response_id = response(1)["id"]
+    response_id = id_of(1)
     entry = json.dumps({"response": forged, "items": [{}]}).encode()
     await store.set(f"response:o:{response_id}", compress(entry))
     for load in (responses.load, responses.load_json):
@@ -226,8 +229,8 @@ async def test_responses_that_never_expire_are_listed_too(store):
     responses = StoredResponses(store, lifetime_s=math.inf, max_bytes=200)
     for number in range(20):
         assert await responses.save("o", response(number), [])
-    assert len([key async for key in store.scan("response:o:")]) < 20
-    assert len(json.loads(await store.get("responses:o"))) < 20
+    assert len(await stored_ids(store)) < 20
+    assert len(await listed_ids(store)) < 20
 
 
 async def test_a_damaged_entry_is_as_good_as_none(store):
@@ -237,4 +240,4 @@ async def test_a_damaged_entry_is_as_good_as_none(store):
     for content in (b"", b"x", (await store.get(key))[:-3]):
         await store.set(key, content)
         with pytest.raises(UnknownResponse):
-            await responses.load("o", response(1)["id"], TURN)
+            await responses.load("o", id_of(1), TURN)

@@ -3,21 +3,24 @@
 from dataclasses import replace
 
 import pytest
-from chat import ask, body
-from fake_runtime import STATS, call
-from sample_tools import TOOL_REQUIRED, WEATHER
+from apis import CHAT
+from chat import URL, ask, body
+from fake_runtime import call
+from sample_tools import MASKED, WEATHER
 
 from gateway.errors import SettingsError
 from gateway.served_models import EMBEDDED_SELECTION, default_selection
 from gateway.settings import Settings
-from runtime.events import BrokenDraft, Finished, SelectionStats
+from runtime.events import BrokenDraft, SelectionStats
 from runtime.inspection import TokenPlace
 from runtime.selection import DRAFT, Selection
 
 SCHEMA = WEATHER["function"]["parameters"]
-STATS_OF_THREE = replace(
-    STATS, log_weight=-0.25, selection=SelectionStats("accept", 3, is_exact=True, num_computed_tokens=90)
-)
+OF_THREE = {
+    "log_weight": -0.25,
+    "selection": SelectionStats("accept", 3, is_exact=True, num_computed_tokens=90),
+}
+ARGUMENTS = '{"place": "Oslo", "days": 3}'
 TOLD = {
     "index": 0,
     "strategy": "accept",
@@ -27,23 +30,16 @@ TOLD = {
     "computed_tokens": 90,
     "broken": [],
 }
-REQUESTS = [
-    ("/v1/chat/completions", body(tools=[WEATHER], tool_choice="required")),
-    *TOOL_REQUIRED.items(),
-    ("/v1/completions", {"model": "tiny", "prompt": "Hi", "guided_choice": ["a", "b"]}),
-]
 
 
 @pytest.fixture
 def selected(runtime):
-    *deltas, finished = call("get_weather", '{"place": "Oslo", "days": 3}')
-    assert isinstance(finished, Finished)
-    runtime.script = [*deltas, replace(finished, stats=STATS_OF_THREE)]
+    runtime.script = call("get_weather", ARGUMENTS, **OF_THREE)
     return runtime
 
 
-@pytest.mark.parametrize(("url", "sent"), REQUESTS)
-async def test_every_api_takes_it_and_tells_what_came_of_it(client, selected, url, sent):
+@pytest.mark.parametrize(("url", "sent"), MASKED)
+async def test_every_api_takes_accept_and_tells_what_came_of_it(client, selected, url, sent):
     response = await client.post(url, json={**sent, "callgate": {"accept": 8}})
     assert response.status_code == 200, response.text
     asked = selected.requests[-1]
@@ -51,8 +47,8 @@ async def test_every_api_takes_it_and_tells_what_came_of_it(client, selected, ur
     assert response.json()["callgate"]["selections"] == [TOLD]
 
 
-@pytest.mark.parametrize(("url", "sent"), REQUESTS)
-async def test_a_stream_tells_it_at_its_end(client, selected, url, sent):
+@pytest.mark.parametrize(("url", "sent"), MASKED)
+async def test_a_stream_tells_at_its_end_how_its_answer_was_selected(client, selected, url, sent):
     usage = {"stream_options": {"include_usage": True}} if "completions" in url else {}
     response = await client.post(url, json={**sent, **usage, "stream": True, "callgate": {"accept": 8}})
     assert '"accepted":true' in response.text.replace(" ", "")
@@ -62,9 +58,7 @@ async def test_a_stream_tells_it_at_its_end(client, selected, url, sent):
 async def test_several_answers_are_told_in_their_order(client, runtime):
     """They are told by their numbers, and they end in any order."""
     runtime.script = [
-        replace(each, stats=STATS_OF_THREE) if isinstance(each, Finished) else each
-        for choice in (1, 0)
-        for each in call("get_weather", '{"place": "Oslo", "days": 3}', choice=choice)
+        event for choice in (1, 0) for event in call("get_weather", ARGUMENTS, choice=choice, **OF_THREE)
     ]
     answer = await ask(client, tools=[WEATHER], tool_choice="required", n=2, callgate={"accept": 8})
     assert [told["index"] for told in answer["callgate"]["selections"]] == [0, 1]
@@ -85,9 +79,9 @@ async def test_a_request_that_does_not_say_leaves_it_to_the_engine(client, runti
         ({"tools": [WEATHER], "temperature": 1}, False, False),
     ],
 )
-async def test_without_effect_it_is_named_as_ignored(client, runtime, options, selects, is_ignored):
+async def test_accept_without_effect_is_named_as_ignored(client, runtime, options, selects, is_ignored):
     runtime.card = replace(runtime.card, selects=selects)
-    response = await client.post("/v1/chat/completions", json=body(callgate={"accept": 2}, **options))
+    response = await client.post(URL, json=body(callgate={"accept": 2}, **options))
     assert response.status_code == 200
     assert (response.headers.get("x-callgate-ignored") == "callgate.accept") is is_ignored
     assert runtime.requests[-1].num_answers_per_choice == (
@@ -97,28 +91,22 @@ async def test_without_effect_it_is_named_as_ignored(client, runtime, options, s
 
 @pytest.mark.parametrize("size", [0, 17, "many", 2.5])
 async def test_a_size_out_of_range_is_refused(client, size):
-    response = await client.post("/v1/chat/completions", json=body(callgate={"accept": size}))
-    assert response.status_code == 400
-    assert response.json()["error"]["param"] == "callgate.accept"
+    assert (await CHAT.refusal(client, callgate={"accept": size}))["param"] == "callgate.accept"
 
 
 async def test_particles_are_asked_for_in_the_same_way(client, runtime):
     tools = {"tools": [WEATHER], "tool_choice": "required"}
     await ask(client, **tools, callgate={"particles": 4})
     assert runtime.requests[-1].selection == Selection("particles", 4)
-    response = await client.post(
-        "/v1/chat/completions", json=body(**tools, callgate={"particles": 4, "accept": 2})
-    )
-    assert response.status_code == 400
-    assert response.json()["error"]["param"] == "callgate.particles"
+    error = await CHAT.refusal(client, **tools, callgate={"particles": 4, "accept": 2})
+    assert error["param"] == "callgate.particles"
 
 
-@pytest.mark.parametrize(("url", "sent"), REQUESTS)
+@pytest.mark.parametrize(("url", "sent"), MASKED)
 async def test_drafts_are_asked_for_in_every_api_and_tell_where_they_broke(client, runtime, url, sent):
-    *deltas, finished = call("get_weather", '{"place": "Oslo", "days": 3}')
     broken = BrokenDraft(7, TokenPlace("arguments", 0, "get_weather", ("days",), "value"))
     selection = SelectionStats("draft", 2, is_exact=False, num_computed_tokens=None, broken=(broken,))
-    runtime.script = [*deltas, replace(finished, stats=replace(STATS, selection=selection))]
+    runtime.script = call("get_weather", ARGUMENTS, selection=selection)
     response = await client.post(url, json={**sent, "callgate": {"draft": True}})
     assert response.status_code == 200, response.text
     assert runtime.requests[-1].selection == DRAFT
@@ -131,13 +119,9 @@ async def test_a_draft_is_switched_off_or_refused_beside_another_way(client, run
     tools = {"tools": [WEATHER], "tool_choice": "required"}
     await ask(client, **tools, callgate={"draft": False})
     assert runtime.requests[-1].selection == Selection("draft", 1)
-    response = await client.post(
-        "/v1/chat/completions", json=body(**tools, callgate={"draft": True, "accept": 2})
-    )
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "callgate.draft")
-    response = await client.post(
-        "/v1/chat/completions", json=body(**tools, temperature=0, callgate={"draft": True})
-    )
+    error = await CHAT.refusal(client, **tools, callgate={"draft": True, "accept": 2})
+    assert error["param"] == "callgate.draft"
+    response = await client.post(URL, json=body(**tools, temperature=0, callgate={"draft": True}))
     assert "x-callgate-ignored" not in response.headers
 
 

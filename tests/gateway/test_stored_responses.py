@@ -2,10 +2,10 @@
 
 import openai
 import pytest
+from apis import RESPONSES
 from fake_runtime import STATS, call, text
 from redis_server import redis_url  # noqa: F401 (a fixture)
 from serving import served
-from sse import events_of
 
 from gateway.errors import InvalidField
 from gateway.generation import continuation
@@ -14,20 +14,8 @@ from runtime.request import Message
 from toolspecs.errors import StoreUnavailable
 from toolspecs.tool import ToolCall
 
-URL = "/v1/responses"
+URL, ask, refusal = RESPONSES.url, RESPONSES.ask, RESPONSES.refusal
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
-
-
-async def ask(client, headers=None, **fields):
-    answer = await client.post(URL, json={"model": "tiny", "input": "Hi", **fields}, headers=headers)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-async def refusal(client, **fields):
-    answer = await client.post(URL, json={"model": "tiny", "input": "Hi", **fields})
-    assert answer.status_code == 400, answer.text
-    return answer.json()["error"]
 
 
 async def test_a_conversation_goes_on_by_the_id_of_its_last_response(client, runtime):
@@ -97,13 +85,12 @@ async def test_a_small_request_does_not_stand_for_a_large_one(client, runtime, m
 
 
 async def test_a_streamed_response_is_stored_before_its_last_event(client):
-    streamed = await client.post(URL, json={"model": "tiny", "input": "Hi", "stream": True})
-    last = events_of(streamed)[-1]["response"]
+    last = (await RESPONSES.stream(client))[-1]["response"]
     assert last["store"] is True
     assert (await client.get(f"{URL}/{last['id']}")).json() == last
 
 
-async def test_it_is_read_listed_and_deleted(client):
+async def test_a_stored_response_is_read_listed_and_deleted(client):
     asked = [{"role": "user", "content": f"{i}"} for i in range(3)]
     first = await ask(client, input=asked)
     path = f"{URL}/{first['id']}"
@@ -157,7 +144,7 @@ def test_a_place_in_what_was_expanded_is_one_in_what_was_sent(sent, place, told)
     assert error.param == told
 
 
-async def test_one_that_is_asked_for_as_a_stream_is_refused(client):
+async def test_a_stored_response_is_not_sent_as_a_stream(client):
     """OpenAI's client would make a stream of it without any event."""
     stored = await ask(client)
     path = f"{URL}/{stored['id']}"
@@ -192,7 +179,8 @@ async def test_each_item_is_listed_once_whatever_ids_the_client_sent(client, ord
 @pytest.mark.parametrize("response_id", ["resp_1", "resp_" + "0" * 32, "../toolset:x", "x" * 10_000, 5])
 async def test_an_id_that_names_nothing_is_refused(client, response_id):
     error = await refusal(client, previous_response_id=response_id)
-    assert error["param"] == "previous_response_id"
+    code = "invalid_field" if response_id == 5 else "previous_response_not_found"
+    assert (error["param"], error["code"]) == ("previous_response_id", code)
     assert len(error["message"]) < 300
 
 
@@ -245,20 +233,15 @@ async def test_a_store_that_fails_loses_no_answer(client, monkeypatch):
     assert (answer["status"], answer["store"]) == ("completed", False)
 
 
-def test_openais_client_continues_and_deletes_stored_responses(app):
-    with (
-        served(app) as http,
-        openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none-needed", max_retries=0) as client,
-    ):
-        first = client.responses.create(model="tiny", input="Hi")
-        second = client.responses.create(model="tiny", input="And?", previous_response_id=first.id)
-        assert client.responses.retrieve(second.id).output_text == "Hello."
-        counted = client.responses.input_tokens.count(
-            model="tiny", input="So?", previous_response_id=second.id
-        )
-        assert counted.input_tokens == STATS.num_prompt_tokens
-        items = client.responses.input_items.list(second.id, order="asc", limit=1)
-        assert len(list(items)) == 3  # over all pages
-        client.responses.delete(first.id)
-        with pytest.raises(openai.NotFoundError):
-            client.responses.retrieve(first.id)
+def test_openais_client_continues_and_deletes_stored_responses(openai_client):
+    responses = openai_client.responses
+    first = responses.create(model="tiny", input="Hi")
+    second = responses.create(model="tiny", input="And?", previous_response_id=first.id)
+    assert responses.retrieve(second.id).output_text == "Hello."
+    counted = responses.input_tokens.count(model="tiny", input="So?", previous_response_id=second.id)
+    assert counted.input_tokens == STATS.num_prompt_tokens
+    items = responses.input_items.list(second.id, order="asc", limit=1)
+    assert len(list(items)) == 3  # over all pages
+    responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        responses.retrieve(first.id)

@@ -2,25 +2,17 @@
 
 from random import Random
 
-from anthropic.lib.streaming._messages import accumulate_event
-from anthropic.types import RawMessageStreamEvent
+from apis import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from official_types import message_of
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
-from pydantic import TypeAdapter
-from random_answers import CHAT_TOOLS, MESSAGES_TOOLS, RESPONSES_TOOLS, USER, script_of
-from sse import events_of
+from random_answers import CHAT_TOOLS, MESSAGES_TOOLS, RESPONSES_TOOLS, script_of
 
 NUM_SCRIPTS = 30
+WITH_USAGE = {"stream_options": {"include_usage": True}}
 NEW_EACH_TIME = frozenset(
     {"id", "call_id", "created", "created_at", "completed_at", "grammar_source", "grammar_wait_ms"}
 )
-
-
-async def whole_and_events(client, path, body, **streamed):
-    whole = await client.post(path, json={"model": "tiny", **body})
-    stream = await client.post(path, json={"model": "tiny", "stream": True, **body, **streamed})
-    assert whole.status_code == 200, whole.text
-    return whole.json(), events_of(stream)
 
 
 def comparable(value, *left_out):
@@ -39,16 +31,9 @@ async def test_chunks_of_chat(client, runtime):
         rng = Random(seed)
         n = rng.randint(1, 3)
         runtime.script = script_of(rng, n)
-        body = {
-            "messages": USER,
-            "n": n,
-            "tools": CHAT_TOOLS,
-            "logprobs": True,
-            "top_logprobs": 2,
-        }
-        whole, chunks = await whole_and_events(
-            client, "/v1/chat/completions", body, stream_options={"include_usage": True}
-        )
+        asked = {"n": n, "tools": CHAT_TOOLS, "logprobs": True, "top_logprobs": 2}
+        whole = await CHAT.ask(client, **asked)
+        chunks = await CHAT.stream(client, **asked, **WITH_USAGE)
         state = ChatCompletionStreamState()
         for chunk in chunks:
             state.handle_chunk(ChatCompletionChunk.construct(**chunk))
@@ -68,12 +53,8 @@ async def test_chunks_of_text_completions(client, runtime):
         rng = Random(seed)
         n = rng.randint(1, 3)
         runtime.script = script_of(rng, n, thinks=False, max_calls=0)
-        whole, chunks = await whole_and_events(
-            client,
-            "/v1/completions",
-            {"prompt": "Hi", "n": n, "logprobs": 2},
-            stream_options={"include_usage": True},
-        )
+        whole = await COMPLETIONS.ask(client, n=n, logprobs=2)
+        chunks = await COMPLETIONS.stream(client, n=n, logprobs=2, **WITH_USAGE)
         choices = {each["index"]: each for each in whole["choices"]}
         for index, choice in choices.items():
             parts = [part for chunk in chunks for part in chunk["choices"] if part["index"] == index]
@@ -89,27 +70,24 @@ async def test_chunks_of_text_completions(client, runtime):
 
 async def test_events_of_messages(client, runtime):
     """As Anthropic's client adds them up."""
-    read = TypeAdapter(RawMessageStreamEvent).validate_python
-    body = {"messages": USER, "max_tokens": 50, "tools": MESSAGES_TOOLS}
     for seed in range(NUM_SCRIPTS):
         runtime.script = script_of(Random(seed))
-        whole, events = await whole_and_events(client, "/v1/messages", body)
-        message, buffers = None, {}
-        for event in events:
-            if event["type"] != "ping":  # which the client drops as well
-                message = accumulate_event(event=read(event), current_snapshot=message, json_bufs=buffers)
+        whole = await MESSAGES.ask(client, tools=MESSAGES_TOOLS)
+        events = await MESSAGES.stream(client, tools=MESSAGES_TOOLS)
         own = ("callgate", "signature", "parsed_output")
-        assert comparable(message.to_dict(), *own) == comparable(whole, *own)
+        assert comparable(message_of(events), *own) == comparable(whole, *own)
 
 
 async def test_events_of_responses(client, runtime):
     """The last event has the whole response, and the events before it add up to its items."""
-    included = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
-    body = {"input": "Hi", "tools": RESPONSES_TOOLS, **included}
+    asked = {
+        "tools": RESPONSES_TOOLS,
+        "include": ["message.output_text.logprobs"],
+        "top_logprobs": 2,
+    }
     for seed in range(NUM_SCRIPTS):
         runtime.script = script_of(Random(seed))
-        whole, events = await whole_and_events(client, "/v1/responses", body)
-        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        whole, events = await RESPONSES.ask(client, **asked), await RESPONSES.stream(client, **asked)
         assert events[-1]["type"] == f"response.{whole['status']}"
         assert comparable(events[-1]["response"]) == comparable(whole)
         items = added_up(events[2:-1])

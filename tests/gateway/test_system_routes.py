@@ -2,10 +2,11 @@
 
 import pytest
 from chat import URL, body
+from fake_runtime import ELSEWHERE, LOAD
 from sample_tools import TIME, WEATHER
 
 from gateway.routes import operations_routes
-from runtime.protocol import Circuit, EngineLoad, Health, ReplicaState
+from runtime.protocol import Health
 
 CHAT = body(tool_choice="required", toolset="weather")
 
@@ -23,16 +24,11 @@ async def test_the_system_counts_turns_and_grammars(client, weather):
 
 
 async def test_the_system_has_the_engines_of_this_process_and_elsewhere(client, runtime):
-    state = ReplicaState(
-        "big", "http://gpu:8000", Circuit.OPEN, "failed: it is gone", "0.9", 3, 40, 2, 0, 12.34
-    )
-    runtime.health_now = Health(
-        is_ready=True, loads=(EngineLoad("tiny", 2, 1, 100, 60, 9, 12, 0),), engines=(state,)
-    )
+    runtime.health_now = Health(is_ready=True, loads=(LOAD,), engines=(ELSEWHERE,))
     embedded, elsewhere = (await client.get("/v1/system")).json()["engines"]
-    assert (embedded["running"], embedded["waiting"], embedded["used_pages"]) == (2, 1, 40)
-    assert (elsewhere["is_ready"], elsewhere["reason"]) == (False, "failed: it is gone")
-    assert (elsewhere["canary_age_s"], elsewhere["pages"]) == (12.3, None)
+    assert (embedded["running"], embedded["waiting"], embedded["used_pages"]) == (3, 2, 24)
+    assert (elsewhere["is_ready"], elsewhere["reason"]) == (False, "cannot be reached")
+    assert (elsewhere["canary_age_s"], elsewhere["pages"]) == (12.5, None)
 
 
 async def test_a_grammar_is_found_by_the_digest_of_its_request(client, weather):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from chat import URL, body
-from fake_runtime import STATS, call, text
+from fake_runtime import call, text
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -23,7 +23,7 @@ from gateway.generation.turn import Turn
 from gateway.settings import Settings
 from gateway.telemetry.exporters import open_meters, open_provider
 from runtime.errors import DeadlineExceeded, GenerationFailed
-from runtime.events import BrokenDraft, Finished, SelectionStats, TextDelta
+from runtime.events import BrokenDraft, SelectionStats, TextDelta
 from runtime.inspection import TokenPlace
 from runtime.protocol import Health
 from runtime.request import Message
@@ -99,11 +99,9 @@ async def test_the_span_says_how_the_answers_of_all_choices_were_selected(client
     accepted = SelectionStats("accept", 3, is_exact=True, num_computed_tokens=90)
     chosen = SelectionStats("accept", 8, is_exact=False, num_computed_tokens=200, effective_size=2.5)
     runtime.script = [
-        dataclasses.replace(event, stats=dataclasses.replace(STATS, selection=selection))
-        if isinstance(event, Finished)
-        else event
+        event
         for choice, selection in enumerate((accepted, chosen))
-        for event in text("Hello", choice=choice)
+        for event in text("Hello", choice=choice, selection=selection)
     ]
     spans.clear()
     await client.post(URL, json=body(n=2))
@@ -188,13 +186,9 @@ async def test_stop_sequences_are_content(attributes_with, is_captured):
 async def test_where_a_draft_left_the_grammar_is_told_without_the_keys_that_the_model_wrote(
     attributes_with, runtime
 ):
-    *deltas, finished = text("Hello.")
     broken = BrokenDraft(7, TokenPlace("arguments", 0, "get_weather", ("a secret",), "value"))
     drafted = SelectionStats("draft", 2, is_exact=False, num_computed_tokens=None, broken=(broken,))
-    runtime.script = [
-        *deltas,
-        dataclasses.replace(finished, stats=dataclasses.replace(STATS, selection=drafted)),
-    ]
+    runtime.script = text("Hello.", selection=drafted)
     found = await attributes_with()
     assert found["callgate.selection.broken"] == ("arguments get_weather",)
     assert "secret" not in str(dict(found))

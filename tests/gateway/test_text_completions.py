@@ -1,29 +1,17 @@
 """Completions, and the routes that count tokens, over HTTP."""
 
 from dataclasses import replace
+from functools import partial
 
-import openai
 import pytest
-from chat import USER
+from apis import COMPLETIONS, USER
 from fake_runtime import STATS, text
-from serving import served
-from sse import events_of
 
 from gateway.errors import InvalidField
 from gateway.wire.openai.text_completions import read_request
 from runtime.events import TextDelta, TokenLogprob
 
-URL = "/v1/completions"
-
-
-def body(**fields):
-    return {"model": "tiny", "prompt": "Once", **fields}
-
-
-async def ask(client, **fields):
-    answer = await client.post(URL, json=body(**fields))
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+URL, body, ask = COMPLETIONS.url, COMPLETIONS.body, COMPLETIONS.ask
 
 
 async def test_a_prompt_is_continued(client, runtime):
@@ -40,7 +28,7 @@ async def test_a_prompt_is_continued(client, runtime):
     )
 
 
-async def test_no_frames_of_a_chat_surround_it(client, runtime):
+async def test_no_frames_of_a_chat_surround_a_text_completion(client, runtime):
     runtime.card = replace(runtime.card, syntax="harmony")
     await ask(client)
     assert runtime.requests[0].constraint is None
@@ -65,10 +53,7 @@ async def test_a_toolset_in_the_models_name_is_refused(client, runtime, weather,
 
 async def test_a_text_is_streamed_and_ends_with_its_usage(client, runtime):
     runtime.script = text("Hel", "lo.")
-    sent = body(stream=True, stream_options={"include_usage": True})
-    response = await client.post(URL, json=sent)
-    assert response.text.endswith("data: [DONE]\n\n")
-    chunks = events_of(response)
+    chunks = await COMPLETIONS.stream(client, stream_options={"include_usage": True})
     assert "".join(chunk["choices"][0]["text"] for chunk in chunks[:-1]) == "Hello."
     assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
     assert chunks[-1]["usage"]["prompt_tokens"] == STATS.num_prompt_tokens
@@ -159,9 +144,7 @@ async def test_tokens_are_counted_and_read_back(client, runtime):
     assert outside.json()["error"]["param"] == "tokens"
 
 
-def test_openais_client_completes_a_prompt_streamed_or_not(app):
-    with served(app) as http:
-        client = openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none-needed", max_retries=0)
-        assert client.completions.create(model="tiny", prompt="Once").choices[0].text == "Hello."
-        chunks = client.completions.create(model="tiny", prompt="Once", stream=True)
-        assert "".join(chunk.choices[0].text for chunk in chunks) == "Hello."
+def test_openais_client_completes_a_prompt_streamed_or_not(openai_client):
+    create = partial(openai_client.completions.create, model="tiny", prompt="Once")
+    assert create().choices[0].text == "Hello."
+    assert "".join(chunk.choices[0].text for chunk in create(stream=True)) == "Hello."

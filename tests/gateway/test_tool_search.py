@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from chat import ask, body
+from apis import CHAT, MESSAGES, RESPONSES
+from chat import ask
 from fake_runtime import call
 from whole_outputs import admits, spell_calls
 
@@ -13,22 +14,19 @@ NAMES = ("read_mail", "send_mail", "list_files", "delete_file", "play_song", "st
 MAIL, FILES = ["read_mail", "send_mail"], ["list_files", "delete_file"]
 
 
-def tool(name):
-    return {
+TOOLS = [
+    {
         "type": "function",
-        "function": {
-            "name": name,
-            "description": f"Can {name.replace('_', ' a ')}.",
-            "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
-        },
+        "name": name,
+        "description": f"Can {name.replace('_', ' a ')}.",
+        "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
     }
-
-
-TOOLS = [tool(name) for name in NAMES]
+    for name in NAMES
+]
 
 
 def asking(text, **fields):
-    return {"tools": TOOLS, "messages": [{"role": "user", "content": text}], **fields}
+    return {"tools": TOOLS, "messages": [{"role": "user", "content": text}]} | fields
 
 
 def shown(runtime):
@@ -125,39 +123,24 @@ async def test_the_request_says_else_the_toolset_else_the_settings(client_with, 
 
 
 @pytest.mark.parametrize(
-    ("url", "asked"),
+    ("api", "asked"),
     [
-        ("/v1/chat/completions", body(**asking("Send mail"))),
+        (CHAT, asking("Send mail")),
+        (RESPONSES, {"input": "Send mail", "tools": TOOLS}),
         (
-            "/v1/responses",
-            {
-                "model": "tiny",
-                "input": "Send mail",
-                "tools": [{"type": "function", **t["function"]} for t in TOOLS],
-            },
-        ),
-        (
-            "/v1/messages",
-            {
-                "model": "tiny",
-                "max_tokens": 99,
-                "messages": [{"role": "user", "content": "Send mail"}],
-                "tools": [{"name": name, "input_schema": {"type": "object"}} for name in NAMES],
-            },
+            MESSAGES,
+            asking("Send mail", tools=[{"name": n, "input_schema": {"type": "object"}} for n in NAMES]),
         ),
     ],
 )
-async def test_every_api_searches_and_refuses_a_name_that_there_is_not(client, runtime, url, asked):
-    response = await client.post(url, json={**asked, "tool_search": {"limit": 1}})
-    assert response.status_code == 200, response.text
+async def test_every_api_searches_and_refuses_a_name_that_there_is_not(client, runtime, api, asked):
+    await api.ask(client, **asked, tool_search={"limit": 1})
     assert shown(runtime) == ["send_mail"]
-    refused = await client.post(url, json={**asked, "tool_search": {"always": ["send_male"]}})
-    assert refused.status_code == 400
-    assert "did you mean 'send_mail'" in refused.text
-    assert "tool_search.always[0]" in refused.text
-    slip = await client.post(url, json={**asked, "tool_search": {"limt": 1}})
-    assert slip.status_code == 400
-    assert "did you mean 'limit'?" in slip.text
+    error = await api.refusal(client, **asked, tool_search={"always": ["send_male"]})
+    assert error["param"] == "tool_search.always[0]"
+    assert "did you mean 'send_mail'" in error["message"]
+    slip = await api.refusal(client, **asked, tool_search={"limt": 1})
+    assert "did you mean 'limit'?" in slip["message"]
 
 
 @pytest.mark.parametrize(("method", "url"), [("PUT", "/v1/toolsets/x"), ("POST", "/v1/toolsets/x/check")])
@@ -174,11 +157,9 @@ async def test_a_toolset_that_always_shows_a_tool_which_it_has_not_is_refused(cl
 async def test_a_prompt_that_is_too_long_names_the_toolset_and_suggests_searching(client, runtime):
     assert (await client.put("/v1/toolsets/office", json={"tools": TOOLS})).status_code == 201
     runtime.script = [PromptTooLong(30_000, 4096, num_reserved=12)]
-    refused = await client.post("/v1/chat/completions", json=body(toolset="office"))
-    assert refused.status_code == 400
-    message = refused.json()["error"]["message"]
+    message = (await CHAT.refusal(client, toolset="office"))["message"]
     assert "without 12 for the shortest valid output" in message
     assert "it shows 7 tools of the toolset 'office'" in message
     assert '"tool_search": {"limit": 20}' in message
-    refused = await client.post("/v1/chat/completions", json=body(toolset="office", tool_search={"limit": 5}))
-    assert "a `limit` of `tool_search` below 5" in refused.json()["error"]["message"]
+    message = (await CHAT.refusal(client, toolset="office", tool_search={"limit": 5}))["message"]
+    assert "a `limit` of `tool_search` below 5" in message

@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 from chat import ask
+from sample_tools import chat_tool
 from serving import client_of, wait_for
 
 from gateway.app import create_app
@@ -40,11 +41,7 @@ class FakeEmbedder:
         return self.vector(text)
 
 
-def tool(name):
-    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
-
-
-TOOLS = [tool(name) for name in ("play_song", "send_mail", "star_repository", "delete_file")]
+TOOLS = [chat_tool(name) for name in ("play_song", "send_mail", "star_repository", "delete_file")]
 BOOKMARK = {
     "tools": TOOLS,
     "messages": [{"role": "user", "content": "Quux it"}],
@@ -85,7 +82,7 @@ async def test_tools_are_found_in_other_words_than_their_own(client, embedder):
 async def test_a_change_of_the_tools_is_seen_at_once(client, embedder):
     """The vectors of the tools that are searched together are kept together."""
     assert (await search(client))[0] == ["star_repository"]
-    others = [*TOOLS[:2], tool("find_quux"), tool("add_song")]
+    others = [*TOOLS[:2], chat_tool("find_quux"), chat_tool("add_song")]
     assert (await search(client, tools=others))[0] == ["find_quux"]
     assert (await search(client, tools=[*TOOLS[3:], *TOOLS[:3]]))[0] == ["star_repository"]
     assert len(embedder.embedded) == len(TOOLS) + 2
@@ -115,7 +112,7 @@ async def test_the_deadline_of_a_request_bounds_the_wait(client, embedder):
 
 async def test_many_tools_are_not_waited_for_and_found_later(client, embedder):
     embedder.may_go_on.clear()
-    many = [*TOOLS, *(tool(f"other_{i}") for i in range(WORTH_WAITING))]
+    many = [*TOOLS, *(chat_tool(f"other_{i}") for i in range(WORTH_WAITING))]
     assert (await search(client, tools=many))[1] == "words"
     embedder.may_go_on.set()
     wait_for(lambda: len(embedder.embedded) == len(many))
@@ -123,7 +120,7 @@ async def test_many_tools_are_not_waited_for_and_found_later(client, embedder):
 
 
 async def test_a_text_that_cannot_be_embedded_is_found_by_words(client):
-    assert await search(client, tools=[*TOOLS, tool("unembeddable")]) == (["play_song"], "words")
+    assert await search(client, tools=[*TOOLS, chat_tool("unembeddable")]) == (["play_song"], "words")
 
 
 async def test_without_the_setting_words_decide(client_with):

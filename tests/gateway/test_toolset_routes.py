@@ -1,6 +1,5 @@
 """The registry over HTTP: writes that lose nothing, lists, revisions, reports and checks."""
 
-import asyncio
 import copy
 from dataclasses import replace
 
@@ -72,21 +71,6 @@ async def test_what_creates_nothing_refuses_if_none_match(client, weather, metho
     assert (await client.get(URL)).headers["etag"] == weather["etag"]
 
 
-@pytest.mark.parametrize("is_same", [False, True])
-async def test_of_many_creators_at_once_exactly_one_is_told_that_it_created(client_with, client, is_same):
-    """They go through two gateways that share a store."""
-    async with client_with() as other:
-        writes = [
-            gateway.put(URL, json={"tools": [chat_tool("a" if is_same else f"tool_{index}_{number}")]})
-            for index in range(4)
-            for number, gateway in enumerate((client, other))
-        ]
-        answers = await asyncio.gather(*writes)
-    assert sorted(answer.status_code for answer in answers) == [*[200] * 7, 201]
-    [created] = [answer.json() for answer in answers if answer.status_code == 201]
-    assert created["revision"] == 1
-
-
 async def test_a_toolset_that_comes_back_is_created_again(client, weather):
     await client.delete(URL)
     assert (await client.put(URL, json={"tools": [TIME]})).status_code == 201
@@ -101,7 +85,6 @@ async def test_toolsets_are_listed_in_pages(client):
     rest = (await client.get("/v1/toolsets", params={"after": first["next"]})).json()
     assert [t["name"] for t in rest["toolsets"]] == ["c"]
     assert rest["next"] is None
-    assert (await client.get("/v1/toolsets", params={"limit": 0})).status_code == 400
 
 
 @pytest.mark.parametrize("name", ["clock.now", "clock/now", "clock:now"])

@@ -1,13 +1,12 @@
 """How many cores a process may use, and how its threads wait."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from compiler.isolation.pools import ThreadPool
 from gateway.resources import open_compile_pool
+from gateway.setting_sources import let_threads_wait
 from gateway.settings import Settings
 from gateway.usable_cores import num_usable_cores
 
@@ -44,16 +43,12 @@ def test_the_limit_of_a_container_is_read(tmp_path, own, files, expected):
     ("given", "expected"),
     [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE"), ({"GOMP_SPINCOUNT": "9"}, "")],
 )
-def test_threads_wait_passively_unless_the_environment_says_otherwise(given, expected):
-    code = (
-        "import os, sys; from gateway.setting_sources import let_threads_wait; let_threads_wait();"
-        " assert 'torch' not in sys.modules; print(os.environ.get('OMP_WAIT_POLICY', ''))"
-    )
-    without = {name: value for name, value in os.environ.items() if "OMP_" not in name}
-    found = subprocess.run(
-        [sys.executable, "-c", code], env=without | given, capture_output=True, text=True, check=True
-    )
-    assert found.stdout.strip() == expected
+def test_threads_wait_passively_unless_the_environment_says_otherwise(monkeypatch, given, expected):
+    """In a new process, before it loads torch: `tests/gateway/test_cli.py` says that commands load none."""
+    environment = {name: value for name, value in os.environ.items() if "OMP_" not in name}
+    monkeypatch.setattr(os, "environ", environment | given)
+    let_threads_wait()
+    assert os.environ.get("OMP_WAIT_POLICY", "") == expected
 
 
 @pytest.mark.parametrize(("num_cores", "num_workers"), [(1, 2), (2, 3), (3, 4), (64, 4)])

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import promql_parser
 import pytest
 import yaml
-from fake_runtime import FakeRuntime
+from fake_runtime import ELSEWHERE, LOAD, FakeRuntime
 from prometheus_client.parser import text_string_to_metric_families
 from rendered_chart import (
     CHART,
@@ -23,7 +23,6 @@ from rendered_chart import (
     run_helm,
     settings_of,
 )
-from test_metrics import ELSEWHERE, LOAD
 
 from gateway.settings import Settings
 from gateway.telemetry.engine_measures import EngineMeasures

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from official_types import message_of
+
 from request_fuzz.answers import Choice, Exchange
 from request_fuzz.drawing import Asked
 
@@ -112,7 +114,7 @@ def _input_image(url: str) -> dict[str, Any]:
 def read_messages(exchange: Exchange) -> tuple[Choice, dict[str, Any]]:
     """The answer of Anthropic's API, whole or streamed, and its usage as Chat Completions counts it."""
     is_streamed = exchange.headers["content-type"].startswith("text/event-stream")
-    message = _streamed_message(exchange) if is_streamed else json.loads(exchange.content)
+    message = message_of(exchange.events) if is_streamed else json.loads(exchange.content)
     choice = Choice()
     for block in message["content"]:
         choice.content += block.get("text", "")
@@ -123,27 +125,6 @@ def read_messages(exchange: Exchange) -> tuple[Choice, dict[str, Any]]:
     usage = message["usage"]
     prompt = usage["input_tokens"] + usage["cache_read_input_tokens"]
     return choice, {"prompt_tokens": prompt, "completion_tokens": usage["output_tokens"]}
-
-
-def _streamed_message(exchange: Exchange) -> dict[str, Any]:
-    message: dict[str, Any] = {}
-    for event in exchange.events:
-        match event["type"]:
-            case "message_start":
-                message = event["message"]
-            case "content_block_start":
-                message["content"].append(event["content_block"] | {"partial_json": ""})
-            case "content_block_delta":
-                block = message["content"][event["index"]]
-                for name in ("text", "thinking", "partial_json"):
-                    if name in event["delta"]:
-                        block[name] += event["delta"][name]
-            case "message_delta":
-                message |= event["delta"] | {"usage": message["usage"] | event["usage"]}
-    for block in message["content"]:
-        if block["type"] == "tool_use":
-            block["input"] = json.loads(block["partial_json"])
-    return message
 
 
 def as_response(asked: Asked) -> dict[str, Any] | None:

@@ -48,20 +48,7 @@ _TEMPLATE = r"""
 """A short one, so that most of a small context is left to the answer."""
 _MARKER = re.compile(r"<[^<>\n ]+>|\[[A-Z_]+\]|</?\uff5cDSML\uff5c[^<>\n\"]*")
 _WORDS = (
-    "the",
-    "of",
-    "to",
-    "it",
-    "is",
-    "on",
-    "red",
-    "one",
-    "place",
-    "day",
-    "pay",
-    "2024-01-02",
-    "0.5",
-    "true",
+    *("the", "of", "to", "it", "is", "on", "red", "one", "place", "day", "pay", "2024-01-02", "0.5", "true"),
 )
 SECRET = b"0123456789abcdef"
 CLOSING = ('"', '"}', '"]', "]", "}", "}}", ", ", '", "', "\n")
@@ -221,12 +208,12 @@ async def embedded_world(
     selection = rng.choice(
         (Selection(), Selection(), Selection("accept", 4), Selection("particles", 3), DRAFT)
     )
-    max_sequences = rng.choice((3, 6, 12))
+    max_batch = rng.choice((3, 6, 12))
     settings = EngineSettings(
         page_size=page_size,
         num_pages=2 + int(context * rng.choice((1.0, 1.5, 3)) / page_size),
-        max_batch_tokens=rng.choice((max_sequences + 5, 64, 512)),
-        max_sequences=max_sequences,
+        max_batch_tokens=rng.choice((max_batch + 5, 64, 512)),
+        max_batch=max_batch,
         max_waiting=256,
         context_length=context,
         default_max_tokens=rng.choice((40, 90)),
@@ -239,7 +226,7 @@ async def embedded_world(
     tight = EmbeddedRuntime(replace(loaded, model_id="tight"), settings)
     length = tight._thread.engine.context_length
     roomy = replace(
-        settings, page_size=16, num_pages=1000, max_batch_tokens=512, max_sequences=64, context_length=length
+        settings, page_size=16, num_pages=1000, max_batch_tokens=512, max_batch=64, context_length=length
     )
     alone = EmbeddedRuntime(replace(loaded, model_id="alone"), roomy)
     alone._thread.engine.pool.match = lambda digests: []  # type: ignore[method-assign] # no prefix is found

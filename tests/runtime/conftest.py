@@ -55,7 +55,7 @@ def make_engine(byte_model):
     """An engine over the byte model; the other keyword arguments are settings."""
 
     def make(*, context_length=512, jump_forward=None, operations=None, **settings):
-        chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 16} | settings)
+        chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_batch": 16} | settings)
         runner = ModelRunner(byte_model, chosen, operations)
         return Engine(
             runner, prepare(BYTES), chosen, context_length=context_length, jump_forward=jump_forward

@@ -35,7 +35,7 @@ TOOLS = (
     ),
 )
 SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
-SETTINGS = EngineSettings(num_pages=1024, num_threads=1, max_sequences=8, max_waiting=64)
+SETTINGS = EngineSettings(num_pages=1024, num_threads=1, max_batch=8, max_waiting=64)
 
 
 def request(request_id="r", *, constraint=None, seed=0, temperature=1.0, **options):

@@ -87,7 +87,7 @@ WHOLE_BUT_GIVEN_UP = 13
 
 def selected(selection, num_draws=NUM_DRAWS, **sampling):
     """What was selected, again and again."""
-    engine = toy_model.toy_engine(max_sequences=64)
+    engine = toy_model.toy_engine(max_batch=64)
     sequences = [selected_sequence(selection, seed, **sampling) for seed in range(num_draws)]
     num_together = 64 // selection.size if selection.strategy == "particles" else 64
     outputs = []

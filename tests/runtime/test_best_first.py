@@ -198,10 +198,10 @@ def test_an_output_does_not_depend_on_its_company_or_on_memory(strategy):
         sequences += [selected_sequence(Selection("accept", 4), 9, grammar=GRAMMAR, prompt=b"a prompt")]
         return [output.sequence.output_ids for output in run(engine, sequences).values()]
 
-    together = words(max_sequences=64)
+    together = words(max_batch=64)
     assert len(set(map(tuple, together[:6]))) == 1  # no seed matters
-    assert words(num_pages=24, max_sequences=2) == together
-    assert words(max_sequences=1) == together
+    assert words(num_pages=24, max_batch=2) == together
+    assert words(max_batch=1) == together
 
 
 def test_only_what_may_be_the_best_is_written():

@@ -53,7 +53,7 @@ def make_runner(byte_model):
     """A runner over the byte model; keyword arguments are settings."""
 
     def make(capture, free_bytes=None, **settings):
-        chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 4} | settings)
+        chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_batch": 4} | settings)
         return ModelRunner(byte_model, chosen, DeviceOperations(reference, capture, free_bytes))
 
     return make
@@ -62,7 +62,7 @@ def make_runner(byte_model):
 @pytest.fixture
 def make_graphed_engine(make_engine):
     def make(capture, **settings):
-        return make_engine(operations=DeviceOperations(reference, capture), **{"max_sequences": 4} | settings)
+        return make_engine(operations=DeviceOperations(reference, capture), **{"max_batch": 4} | settings)
 
     return make
 
@@ -99,7 +99,7 @@ def test_compiled_layers_write_the_same(make_engine, byte_model, recorder, monke
     monkeypatch.setitem(forward_pass.COMPILE_OPTIONS, "backend", "eager")
     monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", True)
     counters.clear()
-    settings = EngineSettings(page_size=4, num_pages=256, max_sequences=64, compile_layers=True)
+    settings = EngineSettings(page_size=4, num_pages=256, max_batch=64, compile_layers=True)
     expected = written(make_engine(), [make_sequence(p) for p in PROMPTS])
     runner = ModelRunner(copy.deepcopy(byte_model), settings, DeviceOperations(reference, recorder))
     engine = Engine(runner, prepare(BYTES), settings, context_length=512)
@@ -212,7 +212,7 @@ def test_an_older_sequence_in_a_row_is_forgotten(make_runner, recorder):
 
 
 def test_large_batches_are_not_for_graphs(make_runner, recorder):
-    runner = make_runner(recorder, max_sequences=16, context_length=40)
+    runner = make_runner(recorder, max_batch=16, context_length=40)
     assert runner.graphs.sizes == (1, 2, 4, 8, 16, 32)
     assert recorder.num_recorded == 6
     for lengths in ([(0, LONGEST_CHUNK + 1)], [(4, 1)] * 33, [(41, 1)]):
@@ -258,7 +258,7 @@ def test_warming_up_leaves_no_trace(make_runner, recorder):
     sizes = []
     run = runner.run
     runner.run = lambda batch: (sizes.append(batch.num_tokens), run(batch))[1]
-    runner._warm_up(EngineSettings(max_batch_tokens=64, max_sequences=4))
+    runner._warm_up(EngineSettings(max_batch_tokens=64, max_batch=4))
     # One sequence as long as there are pages for, and up to four that decode.
     assert sizes == [2, 4, 8, 16, 32, 32, 1, 2, 4]
     assert not any(states[:9].any() for pair in runner.cache.layers.values() for states in pair)

@@ -61,7 +61,7 @@ def test_what_all_outputs_begin_with_is_given_and_then_everything_is_allowed():
 
 def test_valid_drafts_have_the_models_distribution():
     """The engine draws as in `runtime.embedded`: without a closer, and without weights."""
-    engine = toy_model.toy_engine(max_sequences=64, max_waiting=1000, max_sequences_per_client=1000)
+    engine = toy_model.toy_engine(max_batch=64, max_waiting=1000, max_sequences_per_client=1000)
     drafts = {}
     for seed in range(1000):
         draft, matcher = followed()

@@ -22,7 +22,7 @@ from runtime.settings import EngineSettings
 from runtime.text.private_markers import PrivateMarkers
 from runtime.transcript import Transcript
 
-FEW = EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1)
+FEW = EngineSettings(num_pages=64, max_batch=1, max_waiting=2, num_threads=1)
 """One sequence at a time, and two that wait."""
 
 
@@ -61,7 +61,7 @@ async def test_closing_the_iterator_aborts(runtime):
 
 
 async def test_a_deadline_ends_a_request_that_runs_or_waits(make_runtime, write_endlessly):
-    runtime = write_endlessly(make_runtime(dataclasses.replace(SETTINGS, max_sequences=1)))
+    runtime = write_endlessly(make_runtime(dataclasses.replace(SETTINGS, max_batch=1)))
     running = request("running", max_tokens=20_000, timeout_s=0.3)
     waiting = request("waiting", max_tokens=20_000, timeout_s=0.2)
     answers = await asyncio.wait_for(
@@ -140,7 +140,7 @@ async def test_stopping_ends_what_runs_and_what_comes(make_runtime, write_endles
 @pytest.mark.parametrize("is_broken", [False, True], ids=["whole", "in pieces"])
 async def test_the_death_of_the_engine_ends_every_request(make_runtime, monkeypatch, is_broken):
     """Those that run, those that wait, those not yet taken, and those that come later."""
-    runtime = make_runtime(dataclasses.replace(SETTINGS, max_sequences=1))
+    runtime = make_runtime(dataclasses.replace(SETTINGS, max_batch=1))
     thread = runtime._thread
     is_going, may_die = threading.Event(), threading.Event()
 

@@ -36,7 +36,7 @@ def test_preemption_writes_the_same_tokens(make_engine):
     assert tight.scheduler.num_preempted > 0
 
 
-@pytest.mark.parametrize("settings", [{"max_sequences": 4}, {"num_pages": 40}])
+@pytest.mark.parametrize("settings", [{"max_batch": 4}, {"num_pages": 40}])
 def test_preemption_between_clients_writes_the_same_tokens(make_engine, settings):
     expected = written(make_engine(), [make_sequence(p, 40) for p in PROMPTS])
     engine = make_engine(**settings)

@@ -17,7 +17,7 @@ def test_a_deadline_ends_a_sequence_within_a_step(make_engine, monkeypatch):
     """Running or waiting; its pages are free, and the others go on."""
     now = 100.0
     monkeypatch.setattr(engine_module.time, "monotonic", lambda: now)
-    engine = make_engine(max_sequences=2)
+    engine = make_engine(max_batch=2)
     running, late, waiting = (
         make_sequence(p, 50, sampling=ENDLESS, deadline=deadline)
         for p, deadline in (("x", math.inf), ("y" * 20, 101.0), ("z", 101.0))
@@ -102,7 +102,7 @@ def test_out_of_memory_preempts_and_goes_on(make_engine, fail):
 
 
 def test_memory_that_was_short_once_is_used_again(make_engine):
-    engine = make_engine(max_sequences=4)
+    engine = make_engine(max_batch=4)
     for prompt in PROMPTS:
         engine.add(make_sequence(prompt, 450, sampling=ENDLESS))
     run = engine.runner.run
@@ -152,17 +152,17 @@ def test_out_of_memory_after_a_sequence_was_stopped(make_engine, monkeypatch, nu
         raise torch.OutOfMemoryError("too many")
 
     monkeypatch.setattr(step_sampler, "sample", cramped)
-    assert engine.step(meanwhile=lambda: engine.stop(stopped, FinishReason.TOOL_CALLS)) == []
-    assert engine.scheduler.max_running == (engine.scheduler.settings.max_sequences if not others else 1)
+    assert engine.step(meanwhile=lambda: engine.stop(stopped)) == []
+    assert engine.scheduler.max_running == (engine.scheduler.settings.max_batch if not others else 1)
     assert [o.error for o in finish(engine) if o.error] == []
-    assert (stopped.output_ids, stopped.finish_reason) == (wrote, FinishReason.TOOL_CALLS)
+    assert (stopped.output_ids, stopped.finish_reason) == (wrote, FinishReason.STOP)
     assert [sequence.output_ids for sequence in others] == expected
 
 
 def test_a_sequence_that_breaks_its_batch_fails_alone(make_engine, monkeypatch, caplog):
     others = [make_sequence(p) for p in PROMPTS]
     expected = written(make_engine(), [make_sequence(p) for p in PROMPTS])
-    engine = make_engine(max_sequences=8)
+    engine = make_engine(max_batch=8)
     culprit = make_sequence("what torch has no number for", 40)
     sample = step_sampler.sample
 

@@ -40,7 +40,7 @@ def test_tokens_are_those_of_generate(name, backend, monkeypatch):
     model = build(CONFIGS[name])
     expected = [reference(model, prompt, 24) for prompt in PROMPTS]
     assert len({i for ids in expected for i in ids}) > 20, "a model that repeats itself shows nothing"
-    settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
+    settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_batch=8)
     engine = Engine(ModelRunner(model, settings, backend), prepare(EVERYTHING), settings, context_length=256)
     monkeypatch.setattr(engine.writer, "stop_ids", frozenset())
     monkeypatch.setattr(engine.masks, "_zero_forbidden", lambda probabilities, bitmask: None)
@@ -60,7 +60,7 @@ def test_a_decode_step_looks_at_no_values(name):
 
     shapes = []
     backend = DeviceOperations(kernel, lambda step: shapes.append(tuple(step().shape)))
-    ModelRunner(model, EngineSettings(page_size=4, num_pages=8, max_sequences=2), backend)
+    ModelRunner(model, EngineSettings(page_size=4, num_pages=8, max_batch=2), backend)
     assert shapes == [(4, 258), (2, 258), (1, 258)]
 
 

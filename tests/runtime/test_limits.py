@@ -53,7 +53,7 @@ def test_the_edges_are_within():
         ("page_size", {"page_size": 0}),
         ("max_waiting", {"max_waiting": 0}),
         ("num_pages", {"num_pages": 1}),
-        ("max_batch_tokens", {"max_batch_tokens": 8, "max_sequences": 9}),
+        ("max_batch_tokens", {"max_batch_tokens": 8, "max_batch": 9}),
     ],
 )
 def test_an_engine_that_could_not_run(named, options):

@@ -49,12 +49,12 @@ def test_an_output_does_not_depend_on_its_company_or_on_memory():
             selected_sequence(particles(4), seed, prompt=b"a prompt of some length") for seed in range(10)
         ]
 
-    together = written(toy_model.toy_engine(max_sequences=64), sequences())
-    tight = toy_model.toy_engine(num_pages=24, max_sequences=5)
+    together = written(toy_model.toy_engine(max_batch=64), sequences())
+    tight = toy_model.toy_engine(num_pages=24, max_batch=5)
     assert written(tight, sequences()) == together
     alone = {}
     for sequence in sequences():
-        alone |= written(toy_model.toy_engine(jumps=True, max_sequences=1), [sequence])
+        alone |= written(toy_model.toy_engine(jumps=True, max_batch=1), [sequence])
     assert alone == together
 
 
@@ -98,7 +98,7 @@ class FittingModel(toy_model.ToyModel):
 
 def test_particles_of_similar_weights_are_not_resampled(forked):
     sequences = [selected_sequence(particles(8), seed) for seed in range(8)]
-    for output in run(toy_model.toy_engine(FittingModel(), max_sequences=64), sequences).values():
+    for output in run(toy_model.toy_engine(FittingModel(), max_batch=64), sequences).values():
         assert 4 < output.sequence.selection.effective_size < 8
     assert not forked
 
@@ -118,7 +118,7 @@ def test_copies_go_on_from_the_pages_of_the_others(without_copies, prompt, num_a
     """Resampled after the second letter, when so many tokens are computed after the last full page."""
 
     def written():
-        engine = toy_model.toy_engine(max_sequences=64)
+        engine = toy_model.toy_engine(max_batch=64)
         sequences = [selected_sequence(particles(8), seed, prompt=prompt) for seed in range(8)]
         outputs = run(engine, sequences)
         return [outputs[sequence].sequence.output_ids for sequence in sequences], engine.runner.num_computed
@@ -133,7 +133,7 @@ def test_copies_go_on_from_the_pages_of_the_others(without_copies, prompt, num_a
 
 def test_a_copied_page_has_what_the_other_had(make_engine, without_copies):
     def written():
-        engine = make_engine(max_sequences=64)
+        engine = make_engine(max_batch=64)
         sequences = [selected_sequence(particles(8), seed, prompt=b"a prompt") for seed in range(12)]
         outputs = run(engine, sequences)
         return [

@@ -29,7 +29,7 @@ def test_particles_that_are_yet_to_be_drawn_count_for_their_client():
 
 
 def test_draws_beside_the_first_do_not_fill_the_queue_for_others():
-    engine = toy_model.toy_engine(max_waiting=8, max_sequences=2)
+    engine = toy_model.toy_engine(max_waiting=8, max_batch=2)
     for seed in range(4):
         engine.add(of_client("attacker", Selection("particles", 16), seed))
     for _ in range(3):

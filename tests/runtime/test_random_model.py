@@ -57,7 +57,7 @@ def test_tokens_are_longer_than_bytes_and_text_survives(random_model):
 @pytest.mark.parametrize("bias", [-100.0, 100.0])
 def test_the_stop_bias_decides_how_long_outputs_are(tmp_path, bias):
     loaded = load_model(ensure_random_model(tmp_path, replace(SMALL, stop_bias=bias)))
-    chosen = EngineSettings(num_pages=32, max_sequences=4)
+    chosen = EngineSettings(num_pages=32, max_batch=4)
     engine = Engine(ModelRunner(loaded.model, chosen), prepare(loaded.prepared), chosen, context_length=256)
     sequence = make_sequence(loaded.tokenizer.encode("hello"), 30, temperature=1.0)
     finish(engine, sequence)

@@ -205,7 +205,7 @@ def test_where_nothing_allowed_is_probable_enough_the_most_probable_allowed_is_t
 
 
 def test_a_resumed_draw_goes_before_choices_that_wait():
-    engine = toy_model.toy_engine(max_sequences=1)
+    engine = toy_model.toy_engine(max_batch=1)
     parked, other = (selected_sequence(Selection("accept", 8), seed) for seed in (1, 2))
     engine.add(parked)
     engine.step()

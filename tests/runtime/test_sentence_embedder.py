@@ -94,6 +94,13 @@ def test_what_cannot_be_loaded_is_refused_with_its_reason(folder, tmp_path):
     path = write(folder, "modules.json", [{"type": "sentence_transformers.models.Dense"}])
     with pytest.raises(ModelLoadError, match="a module 'Dense'"):
         SentenceEmbedder.load(str(folder))
+    path.write_text("[", "utf-8")
+    with pytest.raises(ModelLoadError, match=r"modules\.json cannot be read"):
+        SentenceEmbedder.load(str(folder))
+    path.unlink()
+    path = write(folder, "sentence_bert_config.json", {"max_seq_length": "all"})
+    with pytest.raises(ModelLoadError, match=r"sentence_bert_config\.json cannot be read: .*max_seq_length"):
+        SentenceEmbedder.load(str(folder))
     path.unlink()
 
 

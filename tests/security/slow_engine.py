@@ -1,6 +1,7 @@
 """An engine on a clock that tests move, and matchers that take as long as a test says."""
 
 from dictation import Indifferent
+from moved_clock import Clock
 from vocabularies import BYTES
 
 from compiler.cache_entry import CacheEntry
@@ -19,53 +20,41 @@ GRAMMAR = CacheEntry.of_format(ResponseFormat("pattern", "[a-z]{400}"), VOCABULA
 class TimedRunner(Indifferent):
     """Each step takes 10 ms."""
 
-    def __init__(self, settings, clocks):
+    def __init__(self, settings, clock):
         super().__init__(BYTES.width, num_pages=settings.num_pages, page_size=settings.page_size)
-        self.clocks = clocks
+        self.clock = clock
         self.batches = []
 
     def run(self, batch):
-        self.clocks.seconds += 0.01
+        self.clock.pass_by(seconds=0.01)
         self.batches.append([chunk.sequence.client_id for chunk in batch.chunks])
         return super().run(batch)
-
-
-class Clocks:
-    """One clock for all that the test lets take time."""
-
-    def __init__(self):
-        self.seconds = 0.0
-
-    def __call__(self):
-        return self.seconds
 
 
 class SlowMatcher:
     """A matcher whose masks take `seconds` each."""
 
-    def __init__(self, seconds, clocks):
-        self.matcher, self.seconds, self.clocks = GRAMMAR.matcher(), seconds, clocks
+    def __init__(self, seconds, clock):
+        self.matcher, self.seconds, self.clock = GRAMMAR.matcher(), seconds, clock
 
     def __getattr__(self, name):
         return getattr(self.matcher, name)
 
     def fill_bitmask(self, bitmask, row):
-        self.clocks.seconds += self.seconds
+        self.clock.pass_by(seconds=self.seconds)
         self.matcher.fill_bitmask(bitmask, row)
 
 
 class Machine:
     """An engine on a clock of its own."""
 
-    def __init__(self, max_sequences=8):
-        self.clocks = Clocks()
-        settings = EngineSettings(
-            page_size=4, num_pages=4096, max_sequences=max_sequences, max_batch_tokens=64
-        )
-        self.runner = TimedRunner(settings, self.clocks)
+    def __init__(self, max_batch=8):
+        self.clock = Clock()
+        settings = EngineSettings(page_size=4, num_pages=4096, max_batch=max_batch, max_batch_tokens=64)
+        self.runner = TimedRunner(settings, self.clock)
         self.engine = Engine(self.runner, VOCABULARY, settings, context_length=4000)
         slow = self.engine.scheduler.slow
-        slow._clock = slow._processor_clock = self.clocks
+        slow._clock = slow._processor_clock = self.clock.elapsed_s
         self.errors = {}
 
     def add(self, client_id, seconds=0.0, num_tokens=300):
@@ -76,18 +65,18 @@ class Machine:
             num_tokens,
             Sampling(temperature=0),
             client_id=client_id,
-            matcher=SlowMatcher(seconds, self.clocks),
+            matcher=SlowMatcher(seconds, self.clock),
         )
         self.engine.add(sequence)
         return sequence
 
     def step(self):
-        before = self.clocks.seconds
+        before = self.clock.elapsed_s()
         for output in self.engine.step():
             if output.error is not None:
                 self.errors[output.sequence] = output.error
-        if self.clocks.seconds == before:
-            self.clocks.seconds += 0.001  # an idle step waits
+        if self.clock.elapsed_s() == before:
+            self.clock.pass_by(seconds=0.001)  # an idle step waits
         self.engine.check_integrity()
 
     def check_that_only_one_fails(self, slow, quick):

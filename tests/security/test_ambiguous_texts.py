@@ -182,7 +182,7 @@ class ParticleMachine(Machine):
                 Sampling(temperature=1),
                 client_id=client_id,
                 seed=draw_seed(5, number),
-                matcher=Forked(seconds, self.clocks),
+                matcher=Forked(seconds, self.clock),
                 weight=Weight(3),
             )
 
@@ -196,14 +196,14 @@ class Forked(SlowMatcher):
     """A slow matcher whose copies are slow, too."""
 
     def fork(self):
-        twin = Forked(self.seconds, self.clocks)
+        twin = Forked(self.seconds, self.clock)
         twin.matcher = self.matcher.fork()
         return twin
 
 
 def test_slow_particles_go_on_beside_those_that_wait_for_them():
     """Held particles take no places of a step, in which they would compute nothing."""
-    machine = ParticleMachine(max_sequences=32)
+    machine = ParticleMachine(max_batch=32)
     population, victim = machine.add_particles("attacker", 16, 0.012), machine.add("victim", 0.02, 60)
     for _ in range(3_000):
         machine.step()

@@ -38,7 +38,7 @@ class Crowd:
     """An engine, and sequences of clients that write as many tokens as they are told."""
 
     def __init__(self, **settings):
-        defaults = {"page_size": 4, "num_pages": 4096, "max_sequences": 8, "max_batch_tokens": 64}
+        defaults = {"page_size": 4, "num_pages": 4096, "max_batch": 8, "max_batch_tokens": 64}
         chosen = EngineSettings(**(defaults | settings))
         self.runner = NotedRunner(chosen)
         self.engine = Engine(self.runner, VOCABULARY, chosen, context_length=4000)
@@ -100,7 +100,7 @@ def test_places_are_divided_equally_and_taken_back():
 
 @pytest.mark.parametrize(("device", "most"), [("cpu", CPU_STEPPED_PER_CLIENT), ("cuda", 39)])
 def test_on_a_cpu_a_step_computes_some_sequences_of_a_client_in_turns_beside_another(device, most):
-    crowd = Crowd(max_sequences=40, device=device)
+    crowd = Crowd(max_batch=40, device=device)
     first = [crowd.add("first", 2000) for _ in range(39)]
     crowd.step(5)
     assert len(crowd.runner.batches[-1]) == 39  # alone, it has whole steps
@@ -118,7 +118,7 @@ def test_on_a_cpu_a_step_computes_some_sequences_of_a_client_in_turns_beside_ano
 
 
 def test_clients_take_turns_where_there_are_more_than_places():
-    crowd = Crowd(max_sequences=4)
+    crowd = Crowd(max_batch=4)
     for number in range(40):
         crowd.add(f"attacker{number}", 2000)
     crowd.step(100)
@@ -156,7 +156,7 @@ def test_prompts_of_one_client_take_half_of_a_step_beside_those_of_another():
 
 
 def test_a_client_with_little_memory_does_not_give_it_to_one_with_much():
-    crowd = Crowd(num_pages=129, max_sequences=8)
+    crowd = Crowd(num_pages=129, max_batch=8)
     victim = crowd.add("victim", 40)
     crowd.step(2)
     for _ in range(8):
@@ -166,7 +166,7 @@ def test_a_client_with_little_memory_does_not_give_it_to_one_with_much():
 
 
 def test_a_newcomer_gets_memory_that_one_client_holds():
-    crowd = Crowd(num_pages=129, max_sequences=8)
+    crowd = Crowd(num_pages=129, max_batch=8)
     for _ in range(4):
         crowd.add("attacker", 400, prompt=100)
     crowd.step(30)
@@ -175,7 +175,7 @@ def test_a_newcomer_gets_memory_that_one_client_holds():
 
 
 def test_two_clients_that_need_all_memory_both_end():
-    crowd = Crowd(num_pages=64, max_sequences=8)
+    crowd = Crowd(num_pages=64, max_batch=8)
     both = [crowd.add("a", 150, prompt=60), crowd.add("b", 150, prompt=60)]
     for sequence in both:
         crowd.steps_until_done(sequence)
@@ -185,7 +185,7 @@ def test_two_clients_that_need_all_memory_both_end():
 @pytest.mark.parametrize("num_later", [1, 6])
 def test_a_prompt_of_many_steps_that_needs_nearly_all_pages_ends_beside_another_client(num_later):
     """If it gave its pages, it would start again at once, because its client has had fewer tokens."""
-    crowd = Crowd(page_size=16, num_pages=18, max_sequences=3, max_batch_tokens=8)
+    crowd = Crowd(page_size=16, num_pages=18, max_batch=3, max_batch_tokens=8)
     long = crowd.add("first", 4, prompt=240)
     crowd.step(3)
     later = [crowd.add("second", 20, prompt=60) for _ in range(num_later)]
@@ -197,7 +197,7 @@ def test_a_prompt_of_many_steps_that_needs_nearly_all_pages_ends_beside_another_
 
 def test_a_client_that_had_least_keeps_nobody_from_the_places_of_another_that_had_most():
     """The client with most sequences may have had less than the waiting one; it gives a place nevertheless."""
-    crowd = Crowd(max_sequences=4, max_batch_tokens=512)
+    crowd = Crowd(max_batch=4, max_batch_tokens=512)
     crowd.add("least", 400)
     for client_id, prompt in (("middle", 300), ("most", 400)):
         crowd.add(client_id, 12, prompt)
@@ -223,7 +223,7 @@ def test_one_client_has_a_bounded_number_of_sequences():
 
 
 def test_a_full_queue_has_room_for_a_client_with_less():
-    crowd = Crowd(max_waiting=10, max_sequences=4)
+    crowd = Crowd(max_waiting=10, max_batch=4)
     for _ in range(4):
         crowd.add("attacker", 2000)
     crowd.step(3)
@@ -253,7 +253,7 @@ def test_a_client_that_aborts_and_comes_back_gains_nothing():
 
 
 def test_one_client_alone_is_served_in_the_order_of_arrival():
-    crowd = Crowd(max_sequences=2)
+    crowd = Crowd(max_batch=2)
     sequences = [crowd.add("only", 5 + number % 3) for number in range(12)]
     order = []
     while crowd.engine.has_work:

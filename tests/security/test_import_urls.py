@@ -275,6 +275,7 @@ def test_a_process_that_reads_has_none_of_the_gateways_secrets():
         "CALLGATE_SECRET": "s",
         "CALLGATE_SOURCE_TOKEN": "t",
         "SSL_CERT_FILE": "/c",
+        "SSL_CERT_DIR": "",
     }
     assert source_environment(environment) == {"PATH": "/bin", "SSL_CERT_FILE": "/c"}
 

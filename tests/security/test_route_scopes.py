@@ -5,6 +5,7 @@ import re
 import pytest
 from keys import ADMIN, bearer, key_of
 from litestar import Litestar, get
+from served_routes import handlers
 from serving import client_of, exchange, served
 
 from gateway.access.grants import KeyScope
@@ -12,14 +13,6 @@ from gateway.access.route_scopes import OPEN, ROUTE_SCOPES, OpenPaths
 
 SCRAPER = "a-key-for-metrics"
 SCOPES = [scope for scope in KeyScope if scope is not KeyScope.METRICS]
-
-
-def handlers(app):
-    """The methods and paths of all routes, with the names of their handlers."""
-    for route in app.routes:
-        for handler in route.route_handlers:
-            for method in sorted(handler.http_methods - {"OPTIONS"}):
-                yield method, route.path, getattr(handler.fn, "func", handler.fn).__name__
 
 
 def test_every_route_stands_in_the_table_and_every_row_is_a_route(app):

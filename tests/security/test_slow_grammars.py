@@ -19,51 +19,51 @@ def test_ten_tokens_beside_slow_grammars_take_few_times_as_long_as_alone():
         machine.add("attacker", 0.1)
     for _ in range(5):
         machine.step()
-    start, victim = machine.clocks.seconds, machine.add("victim")
+    start, victim = machine.clock.elapsed_s(), machine.add("victim")
     while victim.num_output < 10:
         machine.step()
-    assert machine.clocks.seconds - start < 0.1 + 0.8  # ten steps, and all masks of one step at most
+    assert machine.clock.elapsed_s() - start < 0.1 + 0.8  # ten steps, and all masks of one step at most
 
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 4])
 def test_short_answers_of_slow_grammars_do_not_hold_up_those_of_others(max_tokens):
     """They end before it is known that they are slow: with all masks of a step, ten tokens would take 71 s."""
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     victim, seconds = machine.add("victim"), 0.45
     for _ in range(5):
         machine.step()
-    start, steps_s = machine.clocks.seconds, []
+    start, steps_s = machine.clock.elapsed_s(), []
     while victim.num_output < 25:
         while sum(sequence.client_id == "attacker" for sequence in machine.engine.scheduler) < 100:
             machine.add("attacker", seconds, max_tokens)
-        before = machine.clocks.seconds
+        before = machine.clock.elapsed_s()
         machine.step()
-        steps_s.append(machine.clocks.seconds - before)
+        steps_s.append(machine.clock.elapsed_s() - before)
     assert max(steps_s) < STEP_S + seconds + 0.02
-    assert machine.clocks.seconds - start < 2 * (STEP_S + seconds)
+    assert machine.clock.elapsed_s() - start < 2 * (STEP_S + seconds)
 
 
 @pytest.mark.parametrize("has_grammar", [False, True])
 def test_masks_just_under_the_limit_neither_fill_a_step_nor_starve_others(has_grammar):
     """Those that wait do not come last again in the next step."""
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     for _ in range(60):
         machine.add("attacker", 0.9 * SLOW_S)
     victim = machine.add("victim")
     victim.matcher = victim.matcher if has_grammar else None
     num_steps = 40
     for _ in range(num_steps):
-        before = machine.clocks.seconds
+        before = machine.clock.elapsed_s()
         machine.step()
-        assert machine.clocks.seconds - before < STEP_S + 0.03
+        assert machine.clock.elapsed_s() - before < STEP_S + 0.03
     assert victim.num_output > (num_steps // 8 if has_grammar else 0.9 * num_steps)
 
 
 class SlowCloser:
     """A closer that takes `seconds` for each token."""
 
-    def __init__(self, seconds, clocks):
-        self.seconds, self.clocks = seconds, clocks
+    def __init__(self, seconds, clock):
+        self.seconds, self.clock = seconds, clock
 
     def fits(self, budget):
         return True
@@ -72,7 +72,7 @@ class SlowCloser:
         return 1
 
     def admits(self, token_id, budget):
-        self.clocks.seconds += self.seconds
+        self.clock.pass_by(seconds=self.seconds)
         return True
 
     def accepted(self, token_id):
@@ -81,17 +81,17 @@ class SlowCloser:
 
 def test_closers_that_take_long_do_not_fill_a_step():
     """Not all tokens of a step are written, if their closers take long: it could be 15 s in one step."""
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     slow = [machine.add("attacker", num_tokens=3) for _ in range(60)]
     for sequence in slow:
-        sequence.closer = SlowCloser(0.2, machine.clocks)
+        sequence.closer = SlowCloser(0.2, machine.clock)
     victim = machine.add("victim")
-    start = machine.clocks.seconds
+    start = machine.clock.elapsed_s()
     while victim.num_output < 10:
-        before = machine.clocks.seconds
+        before = machine.clock.elapsed_s()
         machine.step()
-        assert machine.clocks.seconds - before < STEP_S + 0.25
-    assert machine.clocks.seconds - start < 2
+        assert machine.clock.elapsed_s() - before < STEP_S + 0.25
+    assert machine.clock.elapsed_s() - start < 2
     assert any(sequence.num_waits for sequence in slow)
     for sequence in (*slow, victim):  # a token that is drawn again counts once
         assert sequence.counters.num_masked_steps == sequence.num_output
@@ -107,24 +107,24 @@ class ClosingCloser(SlowCloser):
         return [ord("a")] * 390
 
     def accepted(self, token_id):
-        self.clocks.seconds += self.seconds
+        self.clock.pass_by(seconds=self.seconds)
 
 
 @pytest.mark.parametrize("seconds", [0.0002, 0.0005, 0.02])
 def test_while_outputs_are_closed_others_have_every_other_step(seconds):
     """Else all closing outputs would come before what the model computes for others: 12 s at 0.5 ms a token."""
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     victim = machine.add("victim")
     machine.step()
     closing = [machine.add("attacker") for _ in range(60)]
     for sequence in closing:
-        sequence.closer = ClosingCloser(seconds, machine.clocks)
-    start, num_before = machine.clocks.seconds, victim.num_output
+        sequence.closer = ClosingCloser(seconds, machine.clock)
+    start, num_before = machine.clock.elapsed_s(), victim.num_output
     while victim.num_output < num_before + 20:
-        before = machine.clocks.seconds
+        before = machine.clock.elapsed_s()
         machine.step()
-        assert machine.clocks.seconds - before < STEP_S + 2 * seconds + 0.03
-    assert machine.clocks.seconds - start < 20 * (2 * STEP_S + 0.1)
+        assert machine.clock.elapsed_s() - before < STEP_S + 2 * seconds + 0.03
+    assert machine.clock.elapsed_s() - start < 20 * (2 * STEP_S + 0.1)
     while any(sequence.status is not SequenceStatus.FINISHED for sequence in closing):
         machine.step()
     assert all(sequence.num_output == 390 or sequence in machine.errors for sequence in closing)
@@ -140,10 +140,10 @@ def test_an_honest_first_mask_does_not_rest_for_the_slow_tokens_of_others():
     honest.matcher.seconds = 0.012
     machine.step()
     honest.matcher.seconds = 0.0
-    start = machine.clocks.seconds
+    start = machine.clock.elapsed_s()
     while honest.num_output < 30:
         machine.step()
-    assert machine.clocks.seconds - start < 1.5
+    assert machine.clock.elapsed_s() - start < 1.5
     assert quick.num_output >= 28
 
 
@@ -154,7 +154,7 @@ def test_sequences_that_the_client_stops_meanwhile_are_not_sampled():
         machine.step()
     machine.engine.step(meanwhile=lambda: machine.engine.stop(stopped))
     machine.step()
-    assert machine.engine.scheduler.max_running == machine.engine.scheduler.settings.max_sequences
+    assert machine.engine.scheduler.max_running == machine.engine.scheduler.settings.max_batch
     assert other.num_output >= 5
 
 
@@ -178,7 +178,7 @@ def test_a_client_is_slow_for_a_while_after_its_last_slow_token():
     assert counted.expected_s(quick) == 0
     again.matcher = None
     assert counted.expected_s(again) == 0
-    machine.clocks.seconds += RECENT_S
+    machine.clock.pass_by(seconds=RECENT_S)
     assert counted.expected_s(machine.add("attacker")) == 0
 
 
@@ -197,19 +197,19 @@ def test_slow_sequences_take_turns_beside_quick_ones_of_others():
 @pytest.mark.parametrize(("heavy_s", "light_s"), [(0.45, 0.015), (0.0, 0.1)])
 def test_many_addresses_do_not_take_a_tenth_of_a_second_of_each_step(heavy_s, light_s):
     """Each of them is light, but together they rest: else others would have 1.4 to 6 tokens a second."""
-    machine, num_steps, number = Machine(max_sequences=64), 300, 0
+    machine, num_steps, number = Machine(max_batch=64), 300, 0
     victim = machine.add("victim")
     if heavy_s:
         machine.add("heavy", heavy_s)
     light = []
-    start = machine.clocks.seconds
-    while victim.num_output < num_steps and machine.clocks.seconds - start < 20:
+    start = machine.clock.elapsed_s()
+    while victim.num_output < num_steps and machine.clock.elapsed_s() - start < 20:
         light = [sequence for sequence in light if sequence.status is not SequenceStatus.FINISHED]
         while len(light) < 50:
             number += 1
             light.append(machine.add(f"address {number}", light_s, num_tokens=2))
         machine.step()
-    assert victim.num_output / (machine.clocks.seconds - start) > 10
+    assert victim.num_output / (machine.clock.elapsed_s() - start) > 10
 
 
 class FailingMatcher(SlowMatcher):
@@ -222,31 +222,31 @@ class FailingMatcher(SlowMatcher):
             self.num_quick -= 1
             self.matcher.fill_bitmask(bitmask, row)
             return
-        self.clocks.seconds += self.seconds
+        self.clock.pass_by(seconds=self.seconds)
         raise MatchingTooSlow(self.seconds)
 
 
 @pytest.mark.parametrize("num_quick", [0, 10])
 def test_masks_that_are_given_up_count_for_their_client(num_quick):
     """Each fails, but its time is noted: else every step of others would have one."""
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     victim = machine.add("victim")
     while victim.num_output < 200:
         while sum(sequence.client_id == "attacker" for sequence in machine.engine.scheduler) < 20:
             sequence = machine.add("attacker")
-            sequence.matcher = FailingMatcher(1.0, machine.clocks)
+            sequence.matcher = FailingMatcher(1.0, machine.clock)
             sequence.matcher.num_quick = num_quick
         machine.step()
     assert machine.errors
-    assert machine.clocks.seconds < 8
+    assert machine.clock.elapsed_s() < 8
 
 
 def test_a_steadily_slow_client_goes_on_beside_heavy_and_light_ones():
-    machine = Machine(max_sequences=64)
+    machine = Machine(max_batch=64)
     machine.add("victim")
     steady = machine.add("steady", 0.015)
     machine.add("heavy", 0.45)
-    while machine.clocks.seconds < 5:
+    while machine.clock.elapsed_s() < 5:
         machine.step()
     assert steady.num_output > 15
 
@@ -256,7 +256,7 @@ def test_nobody_waits_where_grammars_are_slow_and_their_client_is_alone():
     sequences = [machine.add("alone", SLOW_S * 1.5) for _ in range(3)]
     for _ in range(50):
         machine.step()
-    assert machine.clocks.seconds == pytest.approx(50 * 0.01 + 150 * SLOW_S * 1.5)
+    assert machine.clock.elapsed_s() == pytest.approx(50 * 0.01 + 150 * SLOW_S * 1.5)
     assert all(sequence.num_output == 50 for sequence in sequences)
 
 
@@ -278,9 +278,9 @@ def test_the_slow_sequences_of_one_step_are_bounded_so_that_a_newcomer_waits_for
         machine.add("alone", STEP_S * 0.4)
     steps_s = []
     for _ in range(11):
-        before = machine.clocks.seconds
+        before = machine.clock.elapsed_s()
         machine.step()
-        steps_s.append(machine.clocks.seconds - before)
+        steps_s.append(machine.clock.elapsed_s() - before)
     assert max(steps_s) < STEP_S + 0.04
     assert [len(batch) for batch in machine.runner.batches] == [8, 7, 4] + [2] * 8  # once each is known
 

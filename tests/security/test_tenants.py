@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from keys import ADMIN, bearer, key_of
 from sample_tools import TIME, WEATHER
+from served_routes import handlers
 from serving import client_of
 
 from gateway.app import create_app
@@ -59,14 +60,13 @@ VALUES = {
 def every_get(app, response_ids):
     """The paths of every GET route, with every value of its parameters."""
     values = {**VALUES, "response_id": response_ids}
-    for route in app.routes:
-        if "GET" in route.methods:
-            names = re.findall(r"\{(\w+)(?::\w+)?\}", route.path)
-            for chosen in product(*(values[name] for name in names)):
-                path = route.path
-                for name, value in zip(names, chosen, strict=True):
-                    path = re.sub(rf"\{{{name}(:\w+)?\}}", value, path)
-                yield path.replace("//", "/")
+    for template in {path for method, path, _ in handlers(app) if method == "GET"}:
+        names = re.findall(r"\{(\w+)(?::\w+)?\}", template)
+        for chosen in product(*(values[name] for name in names)):
+            path = template
+            for name, value in zip(names, chosen, strict=True):
+                path = re.sub(rf"\{{{name}(:\w+)?\}}", value, path)
+            yield path.replace("//", "/")
 
 
 async def answers(client, app, own, response_ids):

@@ -67,10 +67,10 @@ async def test_answers_while_the_store_fails_tell_no_paths(
 ):
     """Neither the database's file nor the host of the Redis server."""
 
-    async def fail(self, statement, **values):
+    async def fail(self, connection, statement, values):
         raise kind("sqlite:///srv/secret/callgate.db", "unable to open /srv/secret/callgate.db")
 
-    monkeypatch.setattr(SQLiteStore, "_execute", fail)
+    monkeypatch.setattr(SQLiteStore, "_rows", fail)
     answer = await client.request(method, path, json=TOOLS if method == "PUT" else None)
     assert answer.status_code in {503, 507}
     assert told in answer.text

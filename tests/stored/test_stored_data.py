@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from opened_store import opened
 from redis_server import running_redis
 from stored_toolsets import (
     CONTENT_FILE,
@@ -25,7 +26,7 @@ from compiler import GrammarCache, Vocabulary
 from compiler.isolation.compile_job import LOWERING_VERSION
 from compiler.prepared_vocabulary import prepare
 from compiler.units.stored import VERSIONS
-from toolspecs import Catalog, DeletedToolset, StaleRevision, ToolChoice, open_store
+from toolspecs import Catalog, DeletedToolset, StaleRevision, ToolChoice
 from toolspecs.revisions.preconditions import Precondition
 
 WRITTEN = sorted(Path(__file__).parent.glob("version_*"))
@@ -54,9 +55,8 @@ def store_url(request, written, tmp_path):
 
 @pytest.fixture
 async def store(store_url):
-    store = open_store(store_url)
-    yield store
-    await store.close()
+    async with opened(store_url) as store:
+        yield store
 
 
 @pytest.mark.parametrize("written", WRITTEN, ids=lambda folder: folder.name)

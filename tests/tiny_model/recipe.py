@@ -12,6 +12,22 @@ from tiny_model.conversations import Mix
 from tiny_model.tools import ToolStyle
 
 
+class Schedule:
+    """Learning rates: warm-up, then half a cosine. Gradients are clipped."""
+
+    __slots__ = ()
+    learning_rate: float
+    final_share: float
+    warmup_steps: int
+    clip: float
+
+    def rate(self, step: int, progress: float) -> float:
+        """The learning rate of a step, at `progress` of the whole run: warm-up, then half a cosine."""
+        cosine = 0.5 + 0.5 * math.cos(math.pi * min(1.0, progress))
+        share = self.final_share + (1 - self.final_share) * cosine
+        return self.learning_rate * share * min(1.0, (step + 1) / self.warmup_steps)
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """The mixes of all conversations up to number `until`; those of more than `max_length` tokens are left out.
@@ -76,7 +92,7 @@ def _curriculum(scale: int) -> tuple[Stage, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Schedule):
     """The shape of a Qwen 3 and its training: Muon or AdamW, warm-up and cosine, loss on answers only.
 
     A batch holds up to `batch_tokens`, padding counted; a pool is what is sorted by length, so that there is
@@ -105,12 +121,6 @@ class Recipe:
     clip: float = 1.0
     optimizer: str = "muon"
     renamed: float = 0.6
-
-    def rate(self, step: int, progress: float) -> float:
-        """The learning rate of a step, at `progress` of the whole run: warm-up, then half a cosine."""
-        cosine = 0.5 + 0.5 * math.cos(math.pi * min(1.0, progress))
-        share = self.final_share + (1 - self.final_share) * cosine
-        return self.learning_rate * share * min(1.0, (step + 1) / self.warmup_steps)
 
     def stage(self, number: int) -> Stage:
         """The stage of a conversation."""

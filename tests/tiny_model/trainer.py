@@ -6,19 +6,18 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer
 
-from tiny_model.batches import BatchStream, StreamPosition, TrainingBatch, pools_of_tiny_model
+from tiny_model.batches import BatchStream, TrainingBatch, pools_of_tiny_model
 from tiny_model.probe import Probe
 from tiny_model.recipe import Recipe, new_model
+from tiny_model.steps import Progress, Steps
 from tiny_model.tokenizer import build_tokenizer
 
 MODEL, CHECKPOINT, LOG = "model", "checkpoint.pt", "log.jsonl"
@@ -43,29 +42,12 @@ class Run:
     compiles: bool = False
 
 
-@dataclass(slots=True)
-class Progress:
-    """How far a run has come; `seconds` is the training time of all its parts."""
-
-    step: int = 0
-    seconds: float = 0.0
-    num_tokens: int = 0
-    num_answer_tokens: int = 0
-    place: StreamPosition = field(default_factory=StreamPosition)
-
-    def share(self, run: Run) -> float:
-        """The share of the whole run that is done, between 0 and 1."""
-        if run.num_steps is not None:
-            return min(1.0, self.step / run.num_steps)
-        return min(1.0, self.seconds / (60 * run.minutes))
-
-
 class RunRefused(Exception):
     """A run cannot begin or be resumed in this folder; the message says what to do."""
 
 
 class Trainer:
-    """The weights, the optimizers' states, and the progress of a run."""
+    """A model, and the steps of its training."""
 
     def __init__(self, recipe: Recipe, run: Run, tokenizer: Any) -> None:
         torch.manual_seed(run.seed)
@@ -73,34 +55,24 @@ class Trainer:
         self.run = run
         self.model = new_model(recipe, tokenizer).to(run.device)
         self.optimizers = _optimizers(self.model, recipe)
-        self.progress = Progress()
         body = self.model.model
-        self._body = torch.compile(body, dynamic=True) if run.compiles else body
+        body = torch.compile(body, dynamic=True) if run.compiles else body
+        weights = list(self.model.parameters())
+        self.steps = Steps(recipe, weights, self.optimizers, body, self.model.lm_head)
+
+    @property
+    def progress(self) -> Progress:
+        """How far the run has come."""
+        return self.steps.progress
+
+    @property
+    def share(self) -> float:
+        """The share of the run that is done, between 0 and 1."""
+        return self.progress.share(self.run.minutes, self.run.num_steps)
 
     def step(self, batch: TrainingBatch) -> float:
-        """Do one update; returns the mean loss over the tokens of answers, in nats.
-
-        Raises:
-            FloatingPointError: the loss is not a number.
-        """
-        rate = self.recipe.rate(self.progress.step, self.progress.share(self.run))
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-        with self.autocast():
-            loss = self._loss(batch.to(self.run.device))
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
-        for optimizer in self.optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        self.progress.step += 1
-        self.progress.num_tokens += batch.ids.numel()
-        self.progress.num_answer_tokens += int(batch.is_answer.sum())
-        value = float(loss.detach())
-        if value != value:  # noqa: PLR0124 NaN alone differs from itself
-            raise FloatingPointError(f"the loss of step {self.progress.step} is not a number")
-        return value
+        """Do one update; returns the mean loss over the tokens of answers, in nats."""
+        return self.steps.do(batch.to(self.run.device), self.share, self.autocast())
 
     def autocast(self) -> AbstractContextManager[None]:
         """Compute matrix products in bfloat16, if the device can."""
@@ -141,9 +113,7 @@ class Trainer:
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        self.progress = Progress(
-            **state["progress"] | {"place": StreamPosition(**state["progress"]["place"])}
-        )
+        self.steps.progress = Progress.restored(state["progress"])
 
     def export(self, folder: Path, tokenizer: Any) -> None:
         """Write model and tokenizer in transformers' format, as bfloat16."""
@@ -151,13 +121,6 @@ class Trainer:
         copy.generation_config.update(do_sample=True, temperature=_TEMPERATURE)
         copy.save_pretrained(folder, max_shard_size=_SHARD_SIZE)
         tokenizer.save_pretrained(folder)
-
-    def _loss(self, batch: TrainingBatch) -> Tensor:
-        """Needs no attention mask: padding is on the right, where no token attends to it."""
-        states = self._body(input_ids=batch.ids, use_cache=False).last_hidden_state
-        is_next = batch.is_answer[:, 1:]
-        logits = self.model.lm_head(states[:, :-1][is_next])
-        return cross_entropy(logits.float(), batch.ids[:, 1:][is_next])
 
 
 def train(
@@ -190,7 +153,7 @@ def train(
         saved = probed = trainer.progress.seconds
         start = time.monotonic() - trainer.progress.seconds
         for batch, place in stream.batches(trainer.progress.place):
-            if trainer.progress.share(run) >= 1 or is_stopped():
+            if trainer.share >= 1 or is_stopped():
                 break
             losses.append(trainer.step(batch))
             trainer.progress.place = place
@@ -258,7 +221,7 @@ def _row(trainer: Trainer, losses: Iterable[float]) -> dict[str, Any]:
         "tokens": progress.num_tokens,
         "answer_tokens": progress.num_answer_tokens,
         "conversations": progress.place.pool * trainer.recipe.pool_size,
-        "rate": trainer.recipe.rate(progress.step, progress.share(trainer.run)),
+        "rate": trainer.recipe.rate(progress.step, trainer.share),
     }
     losses = list(losses)
     return row | ({"loss": round(sum(losses) / len(losses), 5)} if losses else {})

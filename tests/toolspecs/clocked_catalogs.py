@@ -17,11 +17,7 @@ def catalog_of(store, clock, **options):
 
 
 def collector_of(store, clock, *, is_dry_run=False, **retention):
-    return Collector(store, Retention(**retention), clock.now.timestamp(), is_dry_run=is_dry_run)
-
-
-async def keys(store, prefix):
-    return sorted([key async for key in store.scan(prefix)])
+    return Collector(store, Retention(**retention), clock.timestamp(), is_dry_run=is_dry_run)
 
 
 async def usage(store, owner):

@@ -5,8 +5,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from clocked_catalogs import catalog_of, collector_of, keys, toolset, usage
-from opened_store import opened
+from clocked_catalogs import catalog_of, collector_of, toolset, usage
+from opened_store import keys, opened
 
 from toolspecs import (
     Collected,

@@ -27,11 +27,6 @@ async def catalog(store):
     return catalog
 
 
-async def only_key(store, prefix):
-    [key] = [key async for key in store.scan(prefix)]
-    return key
-
-
 @pytest.mark.parametrize("garbage", GARBAGE)
 async def test_a_head_is_made_anew(catalog, store, caplog, garbage):
     head = await store.get("toolset/head/t")
@@ -112,7 +107,7 @@ async def test_a_damaged_content_is_named_and_put_again(catalog, store, content)
 async def test_a_listing_ends_although_a_head_is_far_ahead_of_its_records(
     catalog, store, monkeypatch, caplog
 ):
-    """It looked for a thousand million revisions, one after the other."""
+    """Else it would look for a thousand million revisions, one after the other."""
     key = "toolset/head/t"
     await store.set(key, record(await store.get(key), number=10**9))
     get_many, num_read = store.get_many, 0

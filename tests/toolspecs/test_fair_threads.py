@@ -57,7 +57,7 @@ def test_what_work_got_and_gave_is_freed_at_once(threads, work):
 
 
 @pytest.mark.parametrize("work", [passed_on, failing])
-def test_so_it_is_for_a_task_that_awaits_it(threads, work):
+def test_what_work_got_and_gave_is_freed_once_its_task_ends(threads, work):
     async def ask(content):
         with suppress(ValueError):
             await asyncio.wrap_future(threads.submit("a", partial(work, content)))
@@ -74,7 +74,7 @@ def test_so_it_is_for_a_task_that_awaits_it(threads, work):
     assert asyncio.run(ask_and_look())
 
 
-def test_so_it_is_for_work_that_is_cancelled_before_it_begins(threads):
+def test_what_work_got_is_freed_if_it_is_cancelled_before_it_begins(threads):
     async def ask_and_leave():
         content = Content()
         seen = weakref.ref(content)

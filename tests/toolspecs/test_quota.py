@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from clocked_catalogs import catalog_of, collector_of, keys, toolset, usage
+from clocked_catalogs import catalog_of, collector_of, toolset, usage
+from opened_store import keys
 
 from toolspecs import Quota, QuotaExceeded
 from toolspecs.revisions.quota import Usage, UsageCounters

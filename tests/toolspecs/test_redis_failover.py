@@ -70,7 +70,7 @@ async def test_a_server_that_became_a_replica_is_left(tmp_path):
 
 async def test_connections_through_which_nothing_goes_are_closed_together(tmp_path, monkeypatch):
     """Else a command of its own would find each one out, and fail after three seconds."""
-    monkeypatch.setattr("toolspecs.stores.redis.SOCKET_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("toolspecs.stores.redis_pool.SOCKET_TIMEOUT_S", 0.5)
     with running_redis(tmp_path) as server:
         forwarder = Forwarder(server.port)
         async with forwarder.listening() as url, opened(url) as store:

@@ -24,14 +24,13 @@ def sql(path, statement, *rows):
 OLD = "SELECT count(*) FROM stored WHERE key LIKE 'old/%'"
 
 
-async def test_what_expired_leaves_the_file(tmp_path, monkeypatch):
+async def test_what_expired_leaves_the_file(tmp_path, clock, monkeypatch):
     monkeypatch.setattr(sqlite, "SWEEP_EVERY", 8)
-    now = 1000.0
-    store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
+    store = SQLiteStore(tmp_path / "s.db", clock=clock.timestamp)
     for number in range(10):
         await store.set(f"old/{number}", b"", ttl_s=10)
     await store.set("kept", b"")
-    now = 2000.0
+    clock.pass_by(seconds=1000)
     for number in range(10):
         await store.set(f"new/{number}", b"", ttl_s=10)
     await store.close()
@@ -39,13 +38,12 @@ async def test_what_expired_leaves_the_file(tmp_path, monkeypatch):
     assert sql(tmp_path / "s.db", "SELECT count(*) FROM stored") == [(11,)]
 
 
-async def test_what_expired_leaves_the_file_piece_by_piece(tmp_path):
+async def test_what_expired_leaves_the_file_piece_by_piece(tmp_path, clock):
     """All at once, 300 MB of responses would have all calls wait for 3 s."""
-    now = 1000.0
-    store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
+    store = SQLiteStore(tmp_path / "s.db", clock=clock.timestamp)
     for number in range(20):
         await store.set(f"old/{number}", bytes(sqlite.SWEPT_BYTES // 4), ttl_s=10)
-    now = 2000.0
+    clock.pass_by(seconds=1000)
     store._num_expiring = 0
     left = []
     for _ in range(8):
@@ -61,10 +59,9 @@ def num_bytes_read():
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the system does not count what is read")
-async def test_large_values_are_not_read_on_the_way_to_others(tmp_path):
+async def test_large_values_are_not_read_on_the_way_to_others(tmp_path, clock):
     """Else a client with large toolsets would slow the registrations of others."""
-    now = 1000.0
-    store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
+    store = SQLiteStore(tmp_path / "s.db", clock=clock.timestamp)
     for number in range(12):
         await store.set(f"content/{number:02}", os.urandom(2_000_000), ttl_s=None if number % 2 else 9999)
     before = num_bytes_read()
@@ -72,7 +69,7 @@ async def test_large_values_are_not_read_on_the_way_to_others(tmp_path):
         assert await store.get(f"content/{number:02}x") is None
         await store.set(f"content/{number:02}/head", b"1", ttl_s=10)
     assert len([key async for key in store.scan("content/")]) == 24
-    now = 2000.0
+    clock.pass_by(seconds=1000)
     store._num_expiring = 0
     await store.set("swept", b"", ttl_s=10)
     assert [key async for key in store.scan("content/")] == [f"content/{number:02}" for number in range(12)]
@@ -233,6 +230,27 @@ async def test_a_caller_with_a_deadline_does_not_wait_for_a_move(tmp_path, monke
     assert await store.get("k") == b"1"
     moved_s = time.perf_counter() - start
     assert left_s < moved_s / 4
+    await store.close()
+
+
+async def test_who_reads_does_not_wait_for_a_write_that_waits_for_another_process(tmp_path):
+    """A backup, or a collector that writes an old file anew, may keep writers waiting for many seconds."""
+    path = tmp_path / "s.db"
+    store = SQLiteStore(path)
+    await store.set("k", b"1")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.create_task(store.set("k", b"2"))
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(5):
+        assert await store.get("k") == b"1"
+        assert await store.get_many(["k"]) == [b"1"]
+        assert [key async for key in store.scan("")] == ["k"]
+    assert not writing.done()
+    other.execute("COMMIT")
+    other.close()
+    await writing
+    assert await store.get("k") == b"2"
     await store.close()
 
 

@@ -6,17 +6,13 @@ import sys
 from contextlib import closing
 
 import pytest
-from opened_store import opened
+from opened_store import keys, opened
 
 from toolspecs import LockTimeout, NotACounter
 from toolspecs.stores.sqlite import SCAN_COUNT, SQLiteStore
 
 BYTES = [b"", b"text", b"\x00\xff\x80 binary \r\n", b"x" * 2_000_000]
 KEYS = ["k", "with/slash", "glob*?[a]\\", "naïve \U0001f600", "'; DROP TABLE entries; --", "%_"]
-
-
-async def keys(store, prefix):
-    return sorted([key async for key in store.scan(prefix)])
 
 
 @pytest.mark.parametrize("value", BYTES, ids=len)
@@ -81,8 +77,7 @@ async def test_a_new_value_takes_the_expiry_away(store):
 
 async def test_scan_yields_the_keys_of_a_prefix_once(store):
     wanted = {f"a/{number}" for number in range(SCAN_COUNT + 50)}
-    for key in [*wanted, "a", "b/1", "A/1", "a0"]:
-        await store.set(key, b"")
+    await asyncio.gather(*(store.set(key, b"") for key in (*wanted, "a", "b/1", "A/1", "a0")))
     found = [key async for key in store.scan("a/")]
     assert len(found) == len(wanted)
     assert set(found) == wanted

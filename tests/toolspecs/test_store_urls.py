@@ -60,6 +60,7 @@ def test_a_bad_url_keeps_its_password():
         ("sqlite://:memory:", False),
         ("redis://host/0", True),
         ("rediss://host:6380", True),
+        ("redis+sentinel://one,two/mymaster", True),
         ("memory://a", False),
     ],
 )
@@ -150,7 +151,7 @@ async def test_connections_that_a_restart_closed_are_opened_anew(tmp_path):
 
 
 async def test_a_redis_that_hangs_is_waited_for_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("toolspecs.stores.redis.SOCKET_TIMEOUT_S", 1.5)
+    monkeypatch.setattr("toolspecs.stores.redis_pool.SOCKET_TIMEOUT_S", 1.5)
     with running_redis(tmp_path) as server:
         async with opened(server.url) as store:
             await store.set("k", b"v")
@@ -224,7 +225,7 @@ async def test_a_redis_without_tls_is_told_from_one_that_hangs(tmp_path, monkeyp
 
     It is told of each attempt: who waits for a server shows the last one.
     """
-    monkeypatch.setattr("toolspecs.stores.redis.CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("toolspecs.stores.redis_pool.CONNECT_TIMEOUT_S", 0.3)
     with running_redis(tmp_path) as server:
         async with opened(server.url.replace("redis:", "rediss:")) as store:
             for said in ("Timeout connecting to server", "it does not answer"):

@@ -34,14 +34,17 @@ SCHEMAS_BY_NAME = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 )
 """Keywords whose value is an object of schemas by name."""
-_SCHEMAS = frozenset(
+SINGLE_SCHEMAS = frozenset(
     {
-        *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
-        *("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"),
-        *("additionalProperties", "unevaluatedProperties", "propertyNames", "contentSchema"),
+        *("not", "if", "then", "else"),
+        *("items", "additionalItems", "unevaluatedItems", "contains"),
+        *("additionalProperties", "unevaluatedProperties", "propertyNames"),
     }
 )
-"""Keywords whose value is a schema or a list of schemas."""
+"""Keywords whose value is a schema, and can fail a value."""
+SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+"""Keywords whose value is a list of schemas; `items` is one up to draft 2019-09."""
+_WITH_SCHEMAS = SCHEMAS_BY_NAME | SINGLE_SCHEMAS | SCHEMA_LISTS | {"contentSchema"}
 _MAX_MEMBERS = 20
 """Members of a wrong list or object in which errors are looked for."""
 _NOT_CHECKED = ("uri", "uri-reference")
@@ -177,4 +180,4 @@ def _metaschema(uri: str) -> jsonschema_rs.Validator:
 @cache
 def _applicators(uri: str) -> frozenset[str]:
     """The keywords of a draft that have schemas: none of them may be a number."""
-    return frozenset(key for key in SCHEMAS_BY_NAME | _SCHEMAS if not is_valid_in({key: 5}, uri))
+    return frozenset(key for key in _WITH_SCHEMAS if not is_valid_in({key: 5}, uri))

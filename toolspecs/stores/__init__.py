@@ -1,7 +1,7 @@
 """The stores; `open_store` opens one by its URL."""
 
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from toolspecs.errors import InvalidStoreURL
 from toolspecs.store import Store
@@ -9,7 +9,7 @@ from toolspecs.stores.sqlite import SQLiteStore
 
 __all__ = ["SQLiteStore", "file_of", "is_shared", "open_store", "with_password"]
 
-_REDIS = frozenset({"redis", "rediss"})
+_REDIS = frozenset({"redis", "rediss", "redis+sentinel", "rediss+sentinel"})
 
 
 def open_store(url: str) -> Store:
@@ -18,6 +18,7 @@ def open_store(url: str) -> Store:
     `sqlite:///absolute/path` and `sqlite://relative/path` name a file in an existing folder, and
     `sqlite://:memory:` names memory. `redis://[user:password@]host[:port][/number]` and `rediss://` (TLS)
     name a Redis server; the query may hold options of its driver.
+    `redis+sentinel://[user:password@]host[:port][,host…]/master[/number]` names the sentinels of one.
 
     Raises:
         InvalidStoreURL: the URL is none of these.
@@ -26,7 +27,6 @@ def open_store(url: str) -> Store:
     if scheme == "sqlite" and rest:
         return SQLiteStore(_sqlite_path(rest))
     if scheme in _REDIS and rest:
-        _check_redis_url(url)
         from toolspecs.stores.redis import RedisStore  # noqa: PLC0415 (a file is opened without Redis's driver)
 
         return RedisStore(url)
@@ -63,18 +63,3 @@ def _sqlite_path(rest: str) -> Path | None:
     if path.endswith("/"):
         raise InvalidStoreURL("a sqlite URL names a file, not a folder")
     return None if path == ":memory:" else Path(path)
-
-
-def _check_redis_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
-    number = parts.path.strip("/")
-    if not parts.hostname:
-        raise InvalidStoreURL("a redis URL needs a host")
-    if number and not number.isdecimal():
-        raise InvalidStoreURL(f"the database of a redis URL is a number, not {number[:20]!r}")
-    if "decode_responses" in parts.query:
-        raise InvalidStoreURL("values are bytes: decode_responses cannot be set")

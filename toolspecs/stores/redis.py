@@ -19,25 +19,19 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import redis.asyncio
-from redis.asyncio import BlockingConnectionPool
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import AuthenticationError, OutOfMemoryError, ReadOnlyError, RedisError
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import TimeoutError as NoAnswer
 
-from toolspecs.errors import InvalidStoreURL, NotACounter, StoreFull, StoreUnavailable, StoreUnreachable
+from toolspecs.errors import NotACounter, StoreFull, StoreUnavailable, StoreUnreachable
 from toolspecs.store import hold_lease
+from toolspecs.stores.redis_pool import read_redis_url
 
 _log = logging.getLogger(__name__)
 
-CONNECT_TIMEOUT_S = 3
-SOCKET_TIMEOUT_S = 3
-NUM_CONNECTIONS = 64
-"""At most; when all are in use, callers wait for one."""
 SCAN_COUNT = 1000
 _PREFIX = "callgate:"
 
@@ -96,28 +90,13 @@ class RedisStore:
     """A `Store` in the Redis server at `url`; all its keys begin with `callgate:`.
 
     Raises:
-        InvalidStoreURL: the driver cannot read the URL.
+        InvalidStoreURL: the URL cannot be read.
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._name = f"{parts.scheme}://{parts.hostname}:{parts.port or 6379}{parts.path}"
-        self._uses_tls = parts.scheme == "rediss"
-        try:
-            pool = BlockingConnectionPool.from_url(
-                url,
-                max_connections=NUM_CONNECTIONS,
-                timeout=SOCKET_TIMEOUT_S,
-                socket_connect_timeout=CONNECT_TIMEOUT_S,
-                socket_timeout=SOCKET_TIMEOUT_S,
-                health_check_interval=30,
-                # If the server had closed the connection, the driver tries once more.
-                retry=Retry(NoBackoff(), 1, supported_errors=(ConnectionLost,)),
-            )
-            pool.make_connection()  # type: ignore[no-untyped-call] # reads the options without connecting
-        except (ValueError, TypeError) as error:
-            raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
-        self._client = redis.asyncio.Redis.from_pool(pool)
+        read = read_redis_url(url)
+        self._name, self._uses_tls = read.name, read.uses_tls
+        self._client = redis.asyncio.Redis.from_pool(read.open_pool())
         self._waiting_for_answer: asyncio.Task[None] | None = None
         self._compare_and_set = self._client.register_script(COMPARE_AND_SET)
         self._acquire = self._client.register_script(ACQUIRE)
@@ -262,6 +241,8 @@ class RedisStore:
 
     def _reason(self, error: Exception) -> str:
         """What the driver says, and what it does not: that the URL may have the wrong scheme."""
+        if isinstance(error, MasterNotFoundError):
+            return str(error)
         reason, cause = _reason(error), error.__cause__ or error.__context__
         if isinstance(error, NoAnswer):
             return self._silence(reason)
@@ -342,10 +323,8 @@ def _reason(error: Exception) -> str:
 def _may_return(error: Exception) -> bool:
     """Whether the server is away, and does not refuse the password or the certificate."""
     cause = error.__cause__ or error.__context__
-    return (
-        isinstance(error, _OUT)
-        and not isinstance(error, AuthenticationError)
-        and not isinstance(cause, ssl.SSLError)
+    return isinstance(error, _OUT) and not any(
+        isinstance(each, (AuthenticationError, ssl.SSLError)) for each in (error, cause)
     )
 
 

@@ -1,6 +1,6 @@
 """A store in one SQLite file, which is the default. Processes of one machine may share it.
 
-Each operation is a single statement in autocommit mode, so tasks that share the connection never see half of
+Each operation is a single statement in autocommit mode, so tasks that share a connection never see half of
 another's operation. Times of expiry are wall-clock seconds, because other processes read them too.
 """
 
@@ -18,7 +18,7 @@ import aiosqlite
 
 from toolspecs.errors import NotACounter, StoreFull, StoreUnavailable
 from toolspecs.store import hold_lease
-from toolspecs.stores.sqlite_file import INCREMENTAL, FileIdentity, connect, identity
+from toolspecs.stores.sqlite_file import INCREMENTAL, OpenFile, identity, open_file
 
 _log = logging.getLogger(__name__)
 
@@ -99,9 +99,7 @@ class SQLiteStore:
         self._path = path
         self._name = f"sqlite://{path or ':memory:'}"
         self._clock = clock
-        self._connection: aiosqlite.Connection | None = None
-        self._file: FileIdentity | None = None
-        """The file that the connection has open."""
+        self._file: OpenFile | None = None
         self._is_lost = False
         self._opening: asyncio.Task[None] | None = None
         self._num_expiring = 0
@@ -111,12 +109,12 @@ class SQLiteStore:
 
     async def get(self, key: str) -> bytes | None:
         """See `Store.get`."""
-        rows = await self._execute(GET, key=key)
+        rows = await self._read(GET, key=key)
         return _content(rows[0][0]) if rows else None
 
     async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """See `Store.get_many`."""
-        rows = await self._execute(GET_MANY, keys=json.dumps(keys))
+        rows = await self._read(GET_MANY, keys=json.dumps(keys))
         values = {key: _content(value) for key, value in rows}
         return [values.get(key) for key in keys]
 
@@ -124,7 +122,7 @@ class SQLiteStore:
         """See `Store.set`."""
         if ttl_s is not None:
             await self._sweep()
-        await self._execute(SET, key=key, value=value, expires_at=self._after(ttl_s))
+        await self._write(SET, key=key, value=value, expires_at=self._after(ttl_s))
 
     async def delete(self, key: str) -> bool:
         """See `Store.delete`."""
@@ -135,7 +133,7 @@ class SQLiteStore:
         after, is_whole = b"", False
         while not is_whole:
             # One lower bound: with two, SQLite may begin at the prefix each time.
-            rows = await self._execute(SCAN, prefix=prefix, first=after or prefix, after=after)
+            rows = await self._read(SCAN, prefix=prefix, first=after or prefix, after=after)
             for (key,) in rows:
                 with suppress(UnicodeDecodeError):  # another program wrote that key
                     yield key.decode()
@@ -158,7 +156,7 @@ class SQLiteStore:
 
     async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
         """See `Store.increment`."""
-        rows = await self._execute(INCREMENT, key=key, by=by, expires_at=self._after(ttl_s))
+        rows = await self._write(INCREMENT, key=key, by=by, expires_at=self._after(ttl_s))
         if ttl_s is not None:
             await self._sweep()
         if not rows:
@@ -181,29 +179,29 @@ class SQLiteStore:
 
     async def touch(self, keys: Sequence[str], ttl_s: float) -> None:
         """See `Store.touch`."""
-        await self._execute(TOUCH, keys=json.dumps(keys), expires_at=self._after(ttl_s))
+        await self._write(TOUCH, keys=json.dumps(keys), expires_at=self._after(ttl_s))
 
     async def compact(self) -> None:
         """See `Store.compact`. A file of an earlier version is written anew, once."""
-        while await self._execute(SWEEP):
+        while await self._write(SWEEP):
             pass  # other calls are answered in between
-        if (await self._execute("PRAGMA auto_vacuum"))[0][0] != INCREMENTAL:
-            await self._execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
-            await self._execute("VACUUM")
+        if (await self._write("PRAGMA auto_vacuum"))[0][0] != INCREMENTAL:
+            await self._write(f"PRAGMA auto_vacuum = {INCREMENTAL}")
+            await self._write("VACUUM")
         await self._give_back_pages()
-        await self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        await self._write("PRAGMA wal_checkpoint(TRUNCATE)")
 
     async def ping(self) -> None:
         """See `Store.ping`."""
-        await self._execute("SELECT 1")
+        await self._read("SELECT 1")
 
     async def close(self) -> None:
         """See `Store.close`."""
         if self._opening is not None:
             await asyncio.wait([self._opening])
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        file, self._file = self._file, None
+        if file is not None:
+            await file.close()
 
     def _after(self, seconds: float | None) -> float | None:
         return None if seconds is None else self._clock() + seconds
@@ -213,33 +211,41 @@ class SQLiteStore:
 
         As long as there are some, the next write goes on: others wait while entries are removed.
         """
-        if self._num_expiring % SWEEP_EVERY == 0 and await self._execute(SWEEP):
+        if self._num_expiring % SWEEP_EVERY == 0 and await self._write(SWEEP):
             return
         self._num_expiring += 1
 
     async def _give_back_pages(self) -> None:
         """Give back the pages that are free now, a few at a time; other calls are answered in between."""
-        num_free = (await self._execute("PRAGMA freelist_count"))[0][0]
+        num_free = (await self._write("PRAGMA freelist_count"))[0][0]
         for _ in range(0, num_free, PAGES_AT_ONCE):
             await self._execute_script(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")
-            await self._execute("PRAGMA wal_checkpoint(PASSIVE)")
+            await self._write("PRAGMA wal_checkpoint(PASSIVE)")
             await asyncio.sleep(BETWEEN_PAGES_S)
 
     async def _changed_row(self, statement: str, **values: Any) -> bool:
-        return bool(await self._execute(f"{statement} RETURNING 1", **values))
+        return bool(await self._write(f"{statement} RETURNING 1", **values))
 
-    async def _execute(self, statement: str, **values: Any) -> list[sqlite3.Row]:
-        """Run a statement and fetch all rows at once, so that no cursor stays open over an await."""
-        values["now"] = self._clock()
+    async def _read(self, statement: str, **values: Any) -> list[sqlite3.Row]:
+        """The rows of a statement that changes nothing."""
         with self._failures():
-            connection = await self._open()
-            return list(await connection.execute_fetchall(statement, values))
+            return await self._rows((await self._open()).reader, statement, values)
+
+    async def _write(self, statement: str, **values: Any) -> list[sqlite3.Row]:
+        """Run a statement that may change something, and return its rows."""
+        with self._failures():
+            return await self._rows((await self._open()).writer, statement, values)
+
+    async def _rows(
+        self, connection: aiosqlite.Connection, statement: str, values: dict[str, Any]
+    ) -> list[sqlite3.Row]:
+        """All rows of a statement, fetched at once, so that no cursor stays open over an await."""
+        return list(await connection.execute_fetchall(statement, {**values, "now": self._clock()}))
 
     async def _execute_script(self, statements: str) -> None:
-        """Run statements until they are done; `_execute` would stop one without rows after its first step."""
+        """Run statements until they are done; `_write` would stop one without rows after its first step."""
         with self._failures():
-            connection = await self._open()
-            await connection.executescript(statements)
+            await (await self._open()).writer.executescript(statements)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -254,30 +260,30 @@ class SQLiteStore:
         except (sqlite3.Error, OSError, ValueError) as error:
             raise StoreUnavailable(self._name, str(error)) from error
 
-    async def _open(self) -> aiosqlite.Connection:
-        """The connection. A caller that gives up waiting for it leaves at once, and others find it open.
+    async def _open(self) -> OpenFile:
+        """The open file. A caller that gives up waiting for it leaves at once, and others find it open.
 
         Opening the file of an earlier version takes as long as moving its entries.
         """
-        while self._connection is None:
+        while self._file is None:
             if self._opening is None:
-                self._opening = asyncio.create_task(self._connect())
+                self._opening = asyncio.create_task(self._open_file())
                 self._opening.add_done_callback(self._end_opening)
             await asyncio.shield(self._opening)
-        self._check_file()
-        return self._connection
+        self._check_name(self._file)
+        return self._file
 
-    async def _connect(self) -> None:
-        self._connection, self._file = await connect(self._path)
+    async def _open_file(self) -> None:
+        self._file = await open_file(self._path)
 
     def _end_opening(self, opening: asyncio.Task[None]) -> None:
         self._opening = None
         if not opening.cancelled():
             opening.exception()  # retrieved here, since all callers may have left
 
-    def _check_file(self) -> None:
+    def _check_name(self, file: OpenFile) -> None:
         """Raise OSError if the open file has lost its name: nobody would ever read what is written to it."""
-        is_lost = identity(self._path) != self._file
+        is_lost = identity(self._path) != file.identity
         if is_lost and not self._is_lost:
             _log.error("store %s: %s", self._name, _LOST)
         self._is_lost = is_lost

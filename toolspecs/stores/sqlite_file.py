@@ -7,7 +7,8 @@ versions can read the file, but not write to it.
 import asyncio
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,29 +51,50 @@ FileIdentity = tuple[int, int]
 """A device, and a file's number on it."""
 
 
-async def connect(path: Path | None) -> tuple[aiosqlite.Connection, FileIdentity | None]:
-    """A connection, and the file that it has open; another one may have its name when all is prepared."""
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A file that is open twice, so that nobody who reads waits for a write that waits for other processes.
+
+    A store in memory has one connection for both. `identity` is the file that is open; another one may have
+    its name meanwhile.
+    """
+
+    reader: aiosqlite.Connection
+    writer: aiosqlite.Connection
+    identity: FileIdentity | None
+
+    async def close(self) -> None:
+        """Close both connections."""
+        await self.reader.close()
+        await self.writer.close()
+
+
+async def open_file(path: Path | None) -> OpenFile:
+    """Open the file at the path (None: in memory), or make it, and bring it up to date."""
     if path is not None:
         _check_place(path)
         _make_for_owner(path)
+    async with AsyncExitStack() as connections:
+        writer = await connections.enter_async_context(_connection(path))
+        found = identity(path)
+        reader = writer if path is None else await connections.enter_async_context(_connection(path))
+        await writer.execute_fetchall(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file only
+        await _use_write_ahead_log(writer)
+        # FULL, because a registration that was acknowledged has to survive a power cut.
+        await writer.execute_fetchall("PRAGMA synchronous = FULL")
+        await writer.executescript(SCHEMA)
+        await _move_former(writer)
+        connections.pop_all()
+    return OpenFile(reader, writer, found)
+
+
+def _connection(path: Path | None) -> aiosqlite.Connection:
     connection = aiosqlite.connect(path or ":memory:", timeout=BUSY_TIMEOUT_S, isolation_level=None)
     # Otherwise a program that ends without closing its stores waits for the driver's thread for ever. Until
     # aiosqlite 0.22 the connection itself was the thread.
     thread: Any = getattr(connection, "_thread", connection)
     thread.daemon = True
-    await connection
-    file = identity(path)
-    try:
-        await connection.execute_fetchall(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file only
-        await _use_write_ahead_log(connection)
-        # FULL, because a registration that was acknowledged has to survive a power cut.
-        await connection.execute_fetchall("PRAGMA synchronous = FULL")
-        await connection.executescript(SCHEMA)
-        await _move_former(connection)
-    except BaseException:
-        await connection.close()
-        raise
-    return connection, file
+    return connection
 
 
 async def _move_former(connection: aiosqlite.Connection) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gateway.generation.generation import Generation
-from gateway.http.problems import Problem, anthropic_error
+from gateway.http.error_shapes import Problem, anthropic_error
 from gateway.wire.answer_parts import extension
 from runtime.events import (
     ArgumentsDelta,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.generation.generation import Generation
-from gateway.http.problems import Problem, openai_error
+from gateway.http.error_shapes import Problem, openai_error
 from gateway.wire.answer_parts import extension, logprob, new_call_id, usage
 from runtime.events import (
     ArgumentsDelta,

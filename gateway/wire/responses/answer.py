@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.generation.generation import Generation
-from gateway.http.problems import Problem
+from gateway.http.error_shapes import Problem
 from gateway.wire.answer_parts import extension, logprob, new_call_id, usage
 from runtime.events import (
     ArgumentsDelta,

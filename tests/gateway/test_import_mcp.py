@@ -1,9 +1,9 @@
-"""`callgate tools import` of Python functions, and of a real MCP server on loopback."""
+"""`callgate tools import` of a real MCP server on loopback."""
 
 import asyncio
 import json
-import sys
 from base64 import b64encode
+from functools import partial
 from itertools import count
 
 import pytest
@@ -12,106 +12,27 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 from mcp_types import ListToolsResult, Tool
 from serving import served
-from typer.testing import CliRunner
+from source_server import printed
 
-from compiler import compile_schema
-from gateway.cli import cli
 from toolspecs.imports.imported import import_listing
 from toolspecs.json_value import Limits
 
-SOURCE = '''
-from typing import Annotated, Literal
-from pydantic import BaseModel, Field
 
-class Address(BaseModel):
-    """Where a parcel goes."""
-    city: str
-    zip: Annotated[str, Field(pattern=r"^[0-9]{5}$")]
-
-async def ship(order: int, to: Address, speed: Literal["slow", "fast"] = "slow"):
-    """Ship an order.
-
-    The parcel leaves today.
-
-    Args:
-        order: Number of the order.
-        to: Where it goes.
-    """
-
-class Desk:
-    @staticmethod
-    def call(number: Annotated[str, Field(max_length=5, description="Whom.")]):
-        """Call somebody."""
-
-def anything(*args): ...
-def strange(x: type(ship)): ...
-VALUE = 3
-'''
+@pytest.fixture
+def run(run):
+    """Runs `callgate tools import`."""
+    return partial(run, "tools", "import")
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [*sys.path])
-    (tmp_path / "shop_functions.py").write_text(SOURCE)
+def import_from(run):
+    """Runs it with a server, and prints what it would register."""
 
-    def invoke(*arguments):
-        return CliRunner().invoke(
-            cli, ["tools", "import", *arguments], env={"COLUMNS": "200", "NO_COLOR": "1"}
-        )
+    def imported(app, *options):
+        with served(app) as client:
+            return run("--mcp", f"{client.base_url}/mcp", "--print", *options)
 
-    yield invoke
-    sys.modules.pop("shop_functions", None)
-
-
-def printed(result):
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-def test_functions_and_models_become_tools(run):
-    toolset = printed(
-        run("shop_functions:ship", "shop_functions:Desk.call", "shop_functions:Address", "--print")
-    )
-    assert toolset["name"] == "shop_functions"
-    ship, call, address = toolset["tools"]
-    assert [tool["name"] for tool in toolset["tools"]] == ["ship", "call", "Address"]
-    assert ship["description"] == "Ship an order.\n\nThe parcel leaves today."
-    properties = ship["inputSchema"]["properties"]
-    assert properties["order"] == {"type": "integer", "description": "Number of the order."}
-    assert properties["to"]["description"] == "Where it goes."
-    assert call["inputSchema"]["properties"]["number"]["description"] == "Whom."
-    assert address["description"] == "Where a parcel goes."
-    assert ship["_meta"]["callgate/source"] == {"object": "ship", "from": "python shop_functions"}
-    compiled = compile_schema(ship["inputSchema"])
-    assert compiled.accepts('{"order":1,"to":{"city":"Ulm","zip":"12345"}}')
-    assert not compiled.accepts('{"order":1,"to":{"city":"Ulm","zip":"1234"}}')
-    assert not compiled.accepts('{"order":1,"to":{"city":"Ulm","zip":"12345"},"speed":"none"}')
-
-
-@pytest.mark.parametrize("name", ["anything", "strange", "VALUE"])
-def test_what_cannot_be_a_tool_is_told(run, name):
-    result = run(f"shop_functions:{name}", "shop_functions:ship", "--print")
-    assert result.exit_code == 1
-    assert f"tool '{name}'" in result.stderr
-    toolset = printed(run(f"shop_functions:{name}", "shop_functions:ship", "--print", "--skip-refused"))
-    assert [tool["name"] for tool in toolset["tools"]] == ["ship"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("shop_functions",), "module:name"),
-        (("no_such_module:f",), "ModuleNotFoundError"),
-        (("shop_functions:nothing",), "AttributeError"),
-        (("shop_functions:ship", "--mcp", "http://x"), "name one source"),
-        (("shop_functions:ship", "--tag", "x"), "are for --openapi"),
-    ],
-)
-def test_what_is_no_source_is_told(run, arguments, message):
-    result = run(*arguments)
-    assert result.exit_code == 1
-    assert message in result.stderr
+    return imported
 
 
 def test_the_tools_of_a_server_are_imported_with_all_their_fields(run):
@@ -217,32 +138,31 @@ GOOD = {"name": "a", "inputSchema": {"type": "object"}}
         ({"tools": [GOOD, "b"]}, "tool #1 at /tools/1: it is not as the protocol says: Input should be a"),
     ],
 )
-def test_what_is_wrong_with_a_list_is_told(run, result, said):
-    with served(only_answering(result)) as client:
-        failed = run("--mcp", f"{client.base_url}/mcp", "--print")
+def test_what_is_wrong_with_a_list_is_told(import_from, result, said):
+    failed = import_from(only_answering(result))
     assert failed.exit_code == 1
     assert said in " ".join(failed.stderr.split())
     assert "pydantic" not in failed.stderr
 
 
-def test_a_tool_that_breaks_the_protocol_costs_only_itself(run):
+def test_a_tool_that_breaks_the_protocol_costs_only_itself(import_from):
     """The SDK alone refuses its whole page."""
     odd = {"name": "odd", "annotations": {"readOnlyHint": "perhaps"}, "inputSchema": {"type": "object"}}
     unnamed = {"name": 5, "inputSchema": {"type": "object"}}
     refused = {"name": "refused", "inputSchema": {"type": "object", "required": 5}}
-    with served(only_answering({"tools": [odd, unnamed, GOOD, refused]})) as client:
-        failed = run("--mcp", f"{client.base_url}/mcp", "--print")
-        kept = printed(run("--mcp", f"{client.base_url}/mcp", "--print", "--skip-refused"))
+    server = only_answering({"tools": [odd, unnamed, GOOD, refused]})
+    failed = import_from(server)
+    kept = printed(import_from(server, "--skip-refused"))
     assert failed.exit_code == 1
     said = " ".join(failed.stderr.split())
     assert "tool 'odd' at /tools/0/annotations/readOnlyHint: it is not as the protocol says: Input" in said
     assert "tool #1 at /tools/1/name: it is not as the protocol says: Input should be a valid string" in said
-    assert said.count("tool #1") == 1, "it was also said to need a name"
+    assert said.count("tool #1") == 1, "it has one fault"
     assert "tool 'refused' at /tools/3/inputSchema/required" in said
     assert [tool["name"] for tool in kept["tools"]] == ["a"]
 
 
-def test_a_list_of_empty_pages_without_end_is_told(run, monkeypatch):
+def test_a_list_of_empty_pages_without_end_is_told(import_from, monkeypatch):
     """No cursor comes again."""
     monkeypatch.setattr("gateway.sources.mcp_source.Limits", lambda: Limits(num_tools=3))
     cursors = map(str, count())
@@ -251,18 +171,16 @@ def test_a_list_of_empty_pages_without_end_is_told(run, monkeypatch):
         return ListToolsResult(tools=[], next_cursor=next(cursors))
 
     server = Server("endless", on_list_tools=list_tools)
-    with served(server.streamable_http_app(host="127.0.0.1")) as client:
-        failed = run("--mcp", f"{client.base_url}/mcp", "--print")
+    failed = import_from(server.streamable_http_app(host="127.0.0.1"))
     assert failed.exit_code == 1
     assert "it has more pages than a toolset has tools" in " ".join(failed.stderr.split())
 
 
-def test_a_server_that_lists_too_slowly_is_told(run, monkeypatch):
-    monkeypatch.setattr("gateway.sources.mcp_source._TIMEOUT_S", 0.5)
-    with served(only_answering({"tools": [GOOD]}, listing_takes_s=3)) as client:
-        failed = run("--mcp", f"{client.base_url}/mcp", "--print")
+def test_a_server_that_lists_too_slowly_is_told(import_from, monkeypatch):
+    monkeypatch.setattr("gateway.sources.mcp_source._TIMEOUT_S", 0.3)
+    failed = import_from(only_answering({"tools": [GOOD]}, listing_takes_s=1))
     assert failed.exit_code == 1
-    assert "it did not list its tools within 0.5 s" in failed.stderr
+    assert "it did not list its tools within 0.3 s" in failed.stderr
 
 
 def test_a_server_that_lists_too_slowly_is_told_whatever_the_sdk_raises(run, monkeypatch):
@@ -288,9 +206,8 @@ def test_a_server_that_lists_too_slowly_is_told_whatever_the_sdk_raises(run, mon
     assert "it did not list its tools within 0.1 s" in failed.stderr
 
 
-def test_a_server_that_wants_a_key_is_told_with_its_status(run):
-    with served(behind_oauth(only_answering({}), [])) as client:
-        failed = run("--mcp", f"{client.base_url}/mcp", "--print")
+def test_a_server_that_wants_a_key_is_told_with_its_status(import_from):
+    failed = import_from(behind_oauth(only_answering({}), []))
     assert failed.exit_code == 1
     assert "HTTP 401 Unauthorized" in failed.stderr
 
@@ -360,22 +277,6 @@ def test_every_real_listing_is_imported_whole():
     imported = [import_listing("server", listing) for listing in listings]
     assert not [fault for each in imported for fault in each.faults]
     assert [len(each.tools) for each in imported] == [len(listing) for listing in listings]
-
-
-@pytest.mark.parametrize(
-    ("module", "arguments", "extra"),
-    [
-        ("mcp.client", ("--mcp", "http://x/mcp"), "mcp"),
-        ("docstring_parser", ("shop_functions:ship",), "functions"),
-    ],
-)
-def test_a_missing_extra_is_named(run, monkeypatch, module, arguments, extra):
-    monkeypatch.setitem(sys.modules, module, None)
-    for name in ("toolspecs.imports.functions", "gateway.sources.mcp_source"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    result = run(*arguments)
-    assert result.exit_code == 1
-    assert f"pip install 'callgate[{extra}]'" in result.stderr
 
 
 def test_a_server_that_does_not_answer_is_told(run):

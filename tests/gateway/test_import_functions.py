@@ -1,0 +1,109 @@
+"""`callgate tools import` of Python functions."""
+
+import sys
+from functools import partial
+
+import pytest
+from source_server import printed
+
+from compiler import compile_schema
+
+SOURCE = '''
+from typing import Annotated, Literal
+from pydantic import BaseModel, Field
+
+class Address(BaseModel):
+    """Where a parcel goes."""
+    city: str
+    zip: Annotated[str, Field(pattern=r"^[0-9]{5}$")]
+
+async def ship(order: int, to: Address, speed: Literal["slow", "fast"] = "slow"):
+    """Ship an order.
+
+    The parcel leaves today.
+
+    Args:
+        order: Number of the order.
+        to: Where it goes.
+    """
+
+class Desk:
+    @staticmethod
+    def call(number: Annotated[str, Field(max_length=5, description="Whom.")]):
+        """Call somebody."""
+
+def anything(*args): ...
+def strange(x: type(ship)): ...
+VALUE = 3
+'''
+
+
+@pytest.fixture
+def run(run, tmp_path, monkeypatch):
+    """Runs `callgate tools import` where there is the module `shop_functions`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "shop_functions.py").write_text(SOURCE)
+    yield partial(run, "tools", "import")
+    sys.modules.pop("shop_functions", None)
+
+
+def test_functions_and_models_become_tools(run):
+    toolset = printed(
+        run("shop_functions:ship", "shop_functions:Desk.call", "shop_functions:Address", "--print")
+    )
+    assert toolset["name"] == "shop_functions"
+    ship, call, address = toolset["tools"]
+    assert [tool["name"] for tool in toolset["tools"]] == ["ship", "call", "Address"]
+    assert ship["description"] == "Ship an order.\n\nThe parcel leaves today."
+    properties = ship["inputSchema"]["properties"]
+    assert properties["order"] == {"type": "integer", "description": "Number of the order."}
+    assert properties["to"]["description"] == "Where it goes."
+    assert call["inputSchema"]["properties"]["number"]["description"] == "Whom."
+    assert address["description"] == "Where a parcel goes."
+    assert ship["_meta"]["callgate/source"] == {"object": "ship", "from": "python shop_functions"}
+    compiled = compile_schema(ship["inputSchema"])
+    assert compiled.accepts('{"order":1,"to":{"city":"Ulm","zip":"12345"}}')
+    assert not compiled.accepts('{"order":1,"to":{"city":"Ulm","zip":"1234"}}')
+    assert not compiled.accepts('{"order":1,"to":{"city":"Ulm","zip":"12345"},"speed":"none"}')
+
+
+@pytest.mark.parametrize("name", ["anything", "strange", "VALUE"])
+def test_what_cannot_be_a_tool_is_told(run, name):
+    result = run(f"shop_functions:{name}", "shop_functions:ship", "--print")
+    assert result.exit_code == 1
+    assert f"tool '{name}'" in result.stderr
+    toolset = printed(run(f"shop_functions:{name}", "shop_functions:ship", "--print", "--skip-refused"))
+    assert [tool["name"] for tool in toolset["tools"]] == ["ship"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("shop_functions",), "module:name"),
+        (("no_such_module:f",), "ModuleNotFoundError"),
+        (("shop_functions:nothing",), "AttributeError"),
+        (("shop_functions:ship", "--mcp", "http://x"), "name one source"),
+        (("shop_functions:ship", "--tag", "x"), "are for --openapi"),
+    ],
+)
+def test_what_is_no_source_is_told(run, arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [
+        ("mcp.client", ("--mcp", "http://x/mcp"), "mcp"),
+        ("docstring_parser", ("shop_functions:ship",), "functions"),
+    ],
+)
+def test_a_missing_extra_is_named(run, monkeypatch, module, arguments, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    for name in ("toolspecs.imports.functions", "gateway.sources.mcp_source"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert f"pip install 'callgate[{extra}]'" in result.stderr

@@ -1,0 +1,85 @@
+"""`callgate serve`: starts that fail say why, and a server that is interrupted ends in order."""
+
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from gateway.server import listen
+from gateway.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--port", "high"], ["'port'", "command line"]),
+        (["--host", "0.0.0.0"], ["'host'", "api_key"]),
+        (["--store", "oracle://x"], ["setting 'store'", "oracle", "sqlite:///absolute/path"]),
+        (["--store", "/toolsets.db"], ["setting 'store'", "not the URL of a store"]),
+        (
+            ["--store", "sqlite:///proc/none/callgate.db"],
+            ["'store': store sqlite:///proc/none/callgate.db: ", "no folder '/proc/none'", "--store"],
+        ),
+        (["--engine-url", "here"], ["'engine_url' from the command line: it must be a URL that begins with"]),
+        (["--store", "redis://127.0.0.1:1/0"], ["'store'", "127.0.0.1:1", "start it, or choose another"]),
+        (["--data-dir", "/dev/null"], ["'data_dir'", "'/dev/null' is not a folder", "--data-dir"]),
+        (["--data-dir", "/proc/none"], ["'data_dir'", "'/proc/none' is not a folder", "--data-dir"]),
+        (["--config", "/nowhere/callgate.toml"], ["/nowhere/callgate.toml"]),
+        (
+            ["--api-key-file", "/nowhere/keys", "--model", "/nowhere"],
+            ["api_key_file", "/nowhere/keys: No such file or directory; it must be a file of keys"],
+        ),
+        (["--model", "/nowhere/model", "--port", "0"], ["/nowhere/model"]),
+        (["--syntax", "klingon", "--port", "0"], ["klingon", "hermes"]),
+        (["--host", "300.1.1.1", "--api-key", "kkkkkkkk"], ["'host'", "'300.1.1.1'", "0.0.0.0"]),
+        (["--host", "a..b", "--api-key", "kkkkkkkk"], ["'host'", "'a..b'"]),
+        (["--host", "192.0.2.1", "--api-key", "kkkkkkkk"], ["'host'", "'192.0.2.1'"]),
+        (["--device", "cuda:99", "--port", "0"], ["device 'cuda:99'", "'auto', 'cpu'", "--device cpu"]),
+        (["--device", "klingon", "--port", "0"], ["device 'klingon'", "'auto', 'cpu'", "--device cpu"]),
+        (["--dtype", "float99"], ["'dtype'", "'float99'", "'bfloat16'", "'auto'"]),
+    ],
+)
+def test_a_start_that_cannot_succeed_says_why_without_a_traceback(run, tmp_path, options, said):
+    result = run("serve", "--data-dir", str(tmp_path), *options)
+    assert result.exit_code == 1
+    assert all(word in result.stderr for word in said), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_answers_do_not_wait_for_acknowledgements(tmp_path):
+    settings = Settings(data_dir=str(tmp_path), port=0)
+    with (
+        listen(settings) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0] as ours,
+    ):
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_port_in_use_is_told_before_the_model_is_loaded(run, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        result = run("serve", "--data-dir", str(tmp_path), "--port", str(port), "--model", "/nowhere")
+    assert result.exit_code == 1
+    assert f"127.0.0.1:{port} cannot be listened on (Address already in use); choose" in result.stderr
+
+
+def test_serving_ends_in_order_when_interrupted(tmp_path):
+    code = "from gateway.cli import main; main()"
+    options = ["serve", "--port", "0", "--num-threads", "1", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *options], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert next(process.stderr).startswith("loading demo (")
+            url = next(line for line in process.stderr if "http://" in line).split()[-1]
+            assert httpx.get(f"{url}/v1/models").json()["data"][0]["id"] == "demo"
+        finally:
+            process.send_signal(signal.SIGINT)
+            rest = process.stderr.read()
+            status = process.wait(30)
+    assert status == 0
+    assert "Traceback" not in rest

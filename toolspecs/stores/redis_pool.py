@@ -1,0 +1,194 @@
+"""Connections to the Redis server that takes writes: the one in the URL, or the one that sentinels name.
+
+Sentinels watch a master and its replicas. When the master is gone, they make a replica the master. Every new
+connection asks them for the master's address.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from redis.asyncio import BlockingConnectionPool
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as ConnectionLost
+
+from toolspecs.errors import InvalidStoreURL
+
+CONNECT_TIMEOUT_S = 3
+SOCKET_TIMEOUT_S = 3
+NUM_CONNECTIONS = 64
+"""At most; when all are in use, callers wait for one."""
+
+_SENTINEL = "+sentinel"
+_PORT, _SENTINEL_PORT = 6379, 26379
+_SENTINEL_AUTH = "sentinel_auth"
+
+
+@dataclass(frozen=True)
+class RedisURL:
+    """What the URL of a store in Redis says.
+
+    `hosts` are the server, or the sentinels that know where the server named `master` is. From
+    `server_url`, the driver reads user, password, database and options. With `has_sentinel_auth`, sentinels
+    take the same user and password.
+    """
+
+    scheme: str
+    hosts: tuple[tuple[str, int], ...]
+    master: str | None
+    number: str
+    server_url: str
+    has_sentinel_auth: bool
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.scheme.startswith("rediss")
+
+    @property
+    def name(self) -> str:
+        """The URL without user, password and options."""
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        return "/".join(filter(None, (f"{self.scheme}://{hosts}", self.master, self.number)))
+
+    def open_pool(self) -> BlockingConnectionPool:
+        """A pool of connections to the server; it connects at the first command.
+
+        Raises:
+            InvalidStoreURL: the driver does not know an option.
+        """
+        try:
+            options: dict[str, Any] = {
+                "max_connections": NUM_CONNECTIONS,
+                "timeout": SOCKET_TIMEOUT_S,
+                "socket_connect_timeout": CONNECT_TIMEOUT_S,
+                "socket_timeout": SOCKET_TIMEOUT_S,
+                "health_check_interval": 30,
+                # If the server had closed the connection, the driver tries once more.
+                "retry": Retry(NoBackoff(), 1, supported_errors=(ConnectionLost,)),
+                **parse_url(self.server_url),
+            }
+            pool = self._master_pool(options) if self.master else BlockingConnectionPool(**options)
+            pool.make_connection()  # type: ignore[no-untyped-call] # reads the options without connecting
+        except (ValueError, TypeError) as error:
+            raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
+        return pool
+
+    def _master_pool(self, options: dict[str, Any]) -> "_MasterPool":
+        for name in ("host", "port", "connection_class"):  # the sentinels tell the first two
+            options.pop(name, None)
+        options["ssl"] = self.uses_tls
+        sentinel_options = {
+            name: value
+            for name, value in options.items()
+            if name.startswith(("ssl", "socket_", "retry"))
+            or (self.has_sentinel_auth and name in ("username", "password"))
+        }
+        sentinels = _Sentinels(self.hosts, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
+        return _MasterPool(self.master, sentinels, **options)  # type: ignore[no-untyped-call]
+
+
+def read_redis_url(url: str) -> RedisURL:
+    """Read the URL of a store in Redis.
+
+    `redis://[user:password@]host[:port][/number][?options]` names a server, and
+    `redis+sentinel://[user:password@]host[:port][,host…]/master[/number][?options]` the sentinels of one.
+    With `rediss` in place of `redis`, connections use TLS.
+
+    Raises:
+        InvalidStoreURL: the URL has another form.
+    """
+    scheme, has_sentinels = url.partition("://")[0], url.partition("://")[0].endswith(_SENTINEL)
+    try:
+        parts = urlsplit(url)
+        credentials, _, names = parts.netloc.rpartition("@")
+        hosts = [_host(name, _SENTINEL_PORT if has_sentinels else _PORT) for name in names.split(",")]
+    except ValueError as error:
+        raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
+    if len(hosts) > 1 and not has_sentinels:
+        raise InvalidStoreURL(
+            "a redis URL has one host; for sentinels write redis+sentinel://host,host/master"
+        )
+    path = parts.path.strip("/")
+    master, _, number = path.partition("/") if has_sentinels else (None, "", path)
+    if master == "":
+        raise InvalidStoreURL("the URL of sentinels names their master: redis+sentinel://host:port/master")
+    if number and not number.isdecimal():
+        raise InvalidStoreURL(f"the database of a redis URL is a number, not {number[:20]!r}")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if "decode_responses" in options:
+        raise InvalidStoreURL("values are bytes: decode_responses cannot be set")
+    sentinel_auth = options.pop(_SENTINEL_AUTH, "false") if has_sentinels else "false"
+    if sentinel_auth not in ("true", "false"):
+        raise InvalidStoreURL(f"{_SENTINEL_AUTH} is true or false, not {sentinel_auth[:20]!r}")
+    server = f"{credentials}@{names.split(',')[0]}/{number}?{urlencode(options)}"
+    return RedisURL(
+        scheme,
+        tuple(hosts),
+        None if master is None else unquote(master),
+        number,
+        f"{scheme.removesuffix(_SENTINEL)}://{server}",
+        sentinel_auth == "true",
+    )
+
+
+def _host(name: str, default_port: int) -> tuple[str, int]:
+    """Host and port of an address. Raises ValueError or InvalidStoreURL."""
+    parts = urlsplit(f"//{name}")
+    if not parts.hostname:
+        raise InvalidStoreURL("a redis URL needs a host")
+    return parts.hostname, parts.port or default_port
+
+
+class _MasterPool(SentinelConnectionPool, BlockingConnectionPool):
+    """A `BlockingConnectionPool` whose connections lead where the sentinels say that the master is."""
+
+    async def disconnect(self, inuse_connections: bool = True) -> None:  # noqa: FBT001, FBT002 - the driver's
+        """Close the idle connections, and with `inuse_connections` all, also those to the sentinels."""
+        await super().disconnect(inuse_connections)
+        if inuse_connections:
+            for sentinel in self.sentinel_manager.sentinels:
+                await sentinel.aclose()
+
+
+class _Sentinels(Sentinel):
+    """The driver's `Sentinel`; its error says why no sentinel names a master."""
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        """The address of the master, from the first sentinel that knows one that is up.
+
+        Raises:
+            MasterNotFoundError: no sentinel does; the text is what the last of them said.
+        """
+        why, cause = "", None
+        for sentinel in tuple(self.sentinels):
+            try:
+                masters = cast("dict[str, Any]", await sentinel.sentinel_masters())
+            except (RedisError, OSError) as error:
+                why, cause = _why_silent(error), error
+                continue
+            cause = None
+            if service_name not in masters:
+                known = ", ".join(masters) or "nothing"
+                why = f"its sentinels know no master {service_name!r}; they watch {known}"
+            elif not self.check_master_state(masters[service_name], service_name):
+                why = f"its sentinels say that the master {service_name!r} is down"
+            else:
+                self.sentinels.remove(sentinel)
+                self.sentinels.insert(0, sentinel)
+                return masters[service_name]["ip"], masters[service_name]["port"]
+        raise MasterNotFoundError(why) from cause
+
+
+def _why_silent(error: Exception) -> str:
+    """Why a sentinel does not say which masters it knows."""
+    if isinstance(error, AuthenticationError):
+        way = f"add ?{_SENTINEL_AUTH}=true to the URL if they take the server's"
+        return f"its sentinels refuse the password, or the want of one: {way} ({error})"
+    if isinstance(error, ResponseError):
+        return f"it is no sentinel ({error}); sentinels listen on port {_SENTINEL_PORT}"
+    return f"no sentinel answers ({error})"
