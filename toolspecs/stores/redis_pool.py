@@ -27,6 +27,7 @@ NUM_CONNECTIONS = 64
 
 WITHOUT_TLS = "if it does not use TLS, write redis:// instead of rediss://"
 _SENTINEL = "+sentinel"
+_UNREADABLE = "the URL cannot be read: its port is a number, and / ? # [ ] in a password are written %2F %3F %23 %5B %5D"
 _PORT, _SENTINEL_PORT = 6379, 26379
 _SENTINEL_AUTH = "sentinel_auth"
 
@@ -110,8 +111,11 @@ def read_redis_url(url: str) -> RedisURL:
         parts = urlsplit(url)
         credentials, _, names = parts.netloc.rpartition("@")
         hosts = [_host(name, _SENTINEL_PORT if has_sentinels else _PORT) for name in names.split(",")]
-    except ValueError as error:
-        raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    except ValueError:  # it would quote what may be a part of the password
+        raise InvalidStoreURL(_UNREADABLE) from None
+    if "@" in parts.path or parts.fragment:  # the password seems to end before
+        raise InvalidStoreURL(_UNREADABLE)
     if len(hosts) > 1 and not has_sentinels:
         raise InvalidStoreURL(
             "a redis URL has one host; for sentinels write redis+sentinel://host,host/master"
@@ -122,7 +126,6 @@ def read_redis_url(url: str) -> RedisURL:
         raise InvalidStoreURL("the URL of sentinels names their master: redis+sentinel://host:port/master")
     if number and not number.isdecimal():
         raise InvalidStoreURL(f"the database of a redis URL is a number, not {number[:20]!r}")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if "decode_responses" in options:
         raise InvalidStoreURL("values are bytes: decode_responses cannot be set")
     sentinel_auth = options.pop(_SENTINEL_AUTH, "false") if has_sentinels else "false"
