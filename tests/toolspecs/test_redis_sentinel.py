@@ -215,6 +215,7 @@ async def test_a_sentinel_that_asks_for_a_password_is_told_at_once(tmp_path):
         ("redis+sentinel://host,/mymaster", "needs a host"),
         ("redis+sentinel://one:port/mymaster", "cannot be read"),
         ("redis+sentinel://one/mymaster?sentinel_auth=yes", "true or false, not 'yes'"),
+        ("redis+sentinel://one/mymaster?sentinel_auth", "its options are name=value"),
         ("redis+sentinel://one/mymaster?no_such_option=1", "no_such_option"),
         ("redis://one,two/0", r"has one host; for sentinels write redis\+sentinel://"),
         ("redis://one/0?sentinel_auth=true", "sentinel_auth"),

@@ -27,7 +27,10 @@ NUM_CONNECTIONS = 64
 
 WITHOUT_TLS = "if it does not use TLS, write redis:// instead of rediss://"
 _SENTINEL = "+sentinel"
-_UNREADABLE = "the URL cannot be read: its port is a number, and / ? # [ ] in a password are written %2F %3F %23 %5B %5D"
+_UNREADABLE = (
+    "the URL cannot be read: its port is a number, its options are name=value, and in a password, / ? # [ ]"
+    " are written %2F %3F %23 %5B %5D"
+)
 _PORT, _SENTINEL_PORT = 6379, 26379
 _SENTINEL_AUTH = "sentinel_auth"
 
