@@ -82,6 +82,23 @@ async def test_the_next_sentinel_answers_if_one_is_gone(sentinel_url):
         assert repr(store).startswith("RedisStore('redis+sentinel://127.0.0.1:1,127.0.0.1:")
 
 
+async def test_while_sentinels_hang_only_the_first_command_waits(tmp_path, monkeypatch):
+    """As where the machines of all of them cannot be reached: each would wait for each sentinel, twice."""
+    monkeypatch.setattr("toolspecs.stores.redis_pool.SOCKET_TIMEOUT_S", 0.5)
+    with running_redis(tmp_path) as server, running(RedisSentinel(tmp_path, server.port)) as sentinel:
+        async with opened(sentinel.url.replace("//", "//127.0.0.1:1,")) as store:
+            sentinel.pause()
+            with pytest.raises(StoreUnreachable, match="no sentinel answers"):
+                await store.get("k")
+            for _ in range(4):
+                await asyncio.sleep(0.2)
+                async with asyncio.timeout(0.1):
+                    with pytest.raises(StoreUnreachable, match="it does not answer"):
+                        await store.get("k")
+            sentinel.resume()
+            await until_it_answers(store)
+
+
 @pytest.mark.parametrize("takes_password", [True, False])
 async def test_a_password_is_sent_to_sentinels_on_request(takes_password, tmp_path):
     password = {"requirepass": "hunter2"}
@@ -117,6 +134,11 @@ async def test_connections_to_both_use_tls(tmp_path):
             async with opened(url) as store:
                 await until_it_answers(store)
                 await store.set("k", b"v")
+            error = await message_of(url.partition("?")[0])
+            assert "certificate is not trusted (self-signed certificate): correct its host" in str(error)
+            assert not isinstance(error, StoreUnreachable), "waiting does not help"
+            error = await message_of(url.replace("rediss", "redis").partition("?")[0])
+            assert "if it uses TLS, write rediss:// instead of redis://" in str(error)
 
 
 async def message_of(url):
@@ -135,6 +157,15 @@ async def test_a_name_that_no_sentinel_knows_is_told_with_those_they_know(sentin
 async def test_a_server_in_the_place_of_a_sentinel_is_told(redis_url):
     error = await message_of(redis_url.replace("redis:", "redis+sentinel:").replace("/0", "/mymaster"))
     assert "it is no sentinel (unknown command 'SENTINEL'" in str(error)
+    assert not isinstance(error, StoreUnreachable), "waiting does not help"
+
+
+async def test_a_user_who_may_not_ask_for_masters_is_told(tmp_path):
+    options = {"user": "callgate on >hunter2 +@connection -sentinel"}
+    with running(RedisSentinel(tmp_path, 1, **options)) as sentinel:
+        error = await message_of(f"{sentinel.url}?sentinel_auth=true".replace("//", "//callgate:hunter2@"))
+    assert "forbid this user to ask for masters" in str(error)
+    assert "hunter2" not in str(error)
 
 
 async def test_sentinels_that_are_away_are_told():
@@ -184,6 +215,7 @@ async def test_a_sentinel_that_asks_for_a_password_is_told_at_once(tmp_path):
         ("redis+sentinel://host,/mymaster", "needs a host"),
         ("redis+sentinel://one:port/mymaster", "cannot be read"),
         ("redis+sentinel://one/mymaster?sentinel_auth=yes", "true or false, not 'yes'"),
+        ("redis+sentinel://one/mymaster?sentinel_auth", "its options are name=value"),
         ("redis+sentinel://one/mymaster?no_such_option=1", "no_such_option"),
         ("redis://one,two/0", r"has one host; for sentinels write redis\+sentinel://"),
         ("redis://one/0?sentinel_auth=true", "sentinel_auth"),

@@ -47,9 +47,23 @@ def test_a_bad_url_is_refused_with_the_forms_there_are(url):
         open_store(url)
 
 
-def test_a_bad_url_keeps_its_password():
-    with pytest.raises(InvalidStoreURL) as caught:
-        open_store("redis://user:hunter2@host:port/0")
+@pytest.mark.parametrize("scheme", ["redis", "redis+sentinel"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "hunter2@host:port/mymaster",
+        "hunter2/a@host/mymaster",
+        "12/hunter2@host",
+        "12#hunter2@host/mymaster",
+        "12?hunter2@host/mymaster",
+        "[hunter2]@host/mymaster",
+        "\N{ACCOUNT OF}hunter2@host/mymaster",
+    ],
+)
+def test_a_bad_url_keeps_its_password(scheme, rest):
+    """Also a password that is not percent-encoded, so that a part of it stands where the port or the path does."""
+    with pytest.raises(InvalidStoreURL, match="the URL cannot be read") as caught:
+        open_store(f"{scheme}://user:{rest}")
     assert "hunter2" not in str(caught.value)
 
 

@@ -28,7 +28,7 @@ from redis.exceptions import TimeoutError as NoAnswer
 
 from toolspecs.errors import NotACounter, StoreFull, StoreUnavailable, StoreUnreachable
 from toolspecs.store import hold_lease
-from toolspecs.stores.redis_pool import read_redis_url
+from toolspecs.stores.redis_pool import WITHOUT_TLS, read_redis_url, why_no_tls
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,6 @@ _FULL = (
     "its memory is full, so it refuses writes: raise maxmemory, set maxmemory-policy to volatile-lru, or run"
     " `callgate store gc`"
 )
-_WITHOUT_TLS = "if it does not use TLS, write redis:// instead of rediss://"
 _GLOB = str.maketrans({char: f"\\{char}" for char in "*?[]\\"})
 
 
@@ -241,9 +240,8 @@ class RedisStore:
 
     def _reason(self, error: Exception) -> str:
         """What the driver says, and what it does not: that the URL may have the wrong scheme."""
-        if isinstance(error, MasterNotFoundError):
-            return str(error)
-        reason, cause = _reason(error), error.__cause__ or error.__context__
+        failure = _failure(error)
+        reason, cause = _reason(error), failure.__cause__ or failure.__context__
         if isinstance(error, NoAnswer):
             return self._silence(reason)
         if self._outage.has_answered:
@@ -258,7 +256,7 @@ class RedisStore:
 
         A server without TLS waits for the rest of what it takes for a command.
         """
-        return f"{reason}; {_WITHOUT_TLS}" if self._uses_tls and not self._outage.has_answered else reason
+        return f"{reason}; {WITHOUT_TLS}" if self._uses_tls and not self._outage.has_answered else reason
 
     async def _await_answer(self) -> None:
         """Ping until the server answers, or the connection fails."""
@@ -301,17 +299,16 @@ class _Outage:
 
 def _reason(error: Exception) -> str:
     """What the driver says, for the person who set up the store."""
+    if isinstance(error, MasterNotFoundError):
+        return str(error)
     text, _, _ = str(error).partition(" script: ")  # the driver appends the script
     if "HELLO must be called" in text or "NOAUTH" in text:
         return "it asks for a password: write it in the URL, or set store_password"
     if "WRONGPASS" in text or "invalid username-password" in text:
         return "it refuses the user or the password: correct the URL, or store_password"
     cause = error.__cause__ or error.__context__
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        ways = "correct its host, or add ?ssl_ca_certs=FILE with the authority that signed it"
-        return f"its certificate is not trusted ({cause.verify_message}): {ways}"
-    if isinstance(cause, ssl.SSLError):
-        return f"no TLS connection can be made ({cause.reason}); {_WITHOUT_TLS}"
+    if why := why_no_tls(error):
+        return why
     if isinstance(error, ConnectionLost) and isinstance(cause, OSError) and cause.errno:
         known = (
             os.strerror(cause.errno) if cause.errno > 0 else cause.strerror
@@ -322,10 +319,16 @@ def _reason(error: Exception) -> str:
 
 def _may_return(error: Exception) -> bool:
     """Whether the server is away, and does not refuse the password or the certificate."""
-    cause = error.__cause__ or error.__context__
-    return isinstance(error, _OUT) and not any(
-        isinstance(each, (AuthenticationError, ssl.SSLError)) for each in (error, cause)
+    failure = _failure(error)
+    cause = failure.__cause__ or failure.__context__
+    return isinstance(failure, _OUT) and not any(
+        isinstance(each, (AuthenticationError, ssl.SSLError)) for each in (failure, cause)
     )
+
+
+def _failure(error: Exception) -> BaseException:
+    """What failed: where no master is found, the question to the last sentinel, if that one said nothing."""
+    return (isinstance(error, MasterNotFoundError) and error.__cause__) or error
 
 
 def _unfit_reasons(state: Mapping[str, Any]) -> Iterator[str]:

@@ -4,6 +4,7 @@ Sentinels watch a master and its replicas. When the master is gone, they make a 
 connection asks them for the master's address.
 """
 
+import ssl
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -13,8 +14,9 @@ from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import TimeoutError as NoAnswer
 
 from toolspecs.errors import InvalidStoreURL
 
@@ -23,7 +25,12 @@ SOCKET_TIMEOUT_S = 3
 NUM_CONNECTIONS = 64
 """At most; when all are in use, callers wait for one."""
 
+WITHOUT_TLS = "if it does not use TLS, write redis:// instead of rediss://"
 _SENTINEL = "+sentinel"
+_UNREADABLE = (
+    "the URL cannot be read: its port is a number, its options are name=value, and in a password, / ? # [ ]"
+    " are written %2F %3F %23 %5B %5D"
+)
 _PORT, _SENTINEL_PORT = 6379, 26379
 _SENTINEL_AUTH = "sentinel_auth"
 
@@ -107,8 +114,11 @@ def read_redis_url(url: str) -> RedisURL:
         parts = urlsplit(url)
         credentials, _, names = parts.netloc.rpartition("@")
         hosts = [_host(name, _SENTINEL_PORT if has_sentinels else _PORT) for name in names.split(",")]
-    except ValueError as error:
-        raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
+        options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    except ValueError:  # it would quote what may be a part of the password
+        raise InvalidStoreURL(_UNREADABLE) from None
+    if "@" in parts.path or parts.fragment:  # the password seems to end before
+        raise InvalidStoreURL(_UNREADABLE)
     if len(hosts) > 1 and not has_sentinels:
         raise InvalidStoreURL(
             "a redis URL has one host; for sentinels write redis+sentinel://host,host/master"
@@ -119,7 +129,6 @@ def read_redis_url(url: str) -> RedisURL:
         raise InvalidStoreURL("the URL of sentinels names their master: redis+sentinel://host:port/master")
     if number and not number.isdecimal():
         raise InvalidStoreURL(f"the database of a redis URL is a number, not {number[:20]!r}")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if "decode_responses" in options:
         raise InvalidStoreURL("values are bytes: decode_responses cannot be set")
     sentinel_auth = options.pop(_SENTINEL_AUTH, "false") if has_sentinels else "false"
@@ -162,14 +171,16 @@ class _Sentinels(Sentinel):
         """The address of the master, from the first sentinel that knows one that is up.
 
         Raises:
-            MasterNotFoundError: no sentinel does; the text is what the last of them said.
+            MasterNotFoundError: no sentinel does; the text is what the last of them said, and the cause why
+                it said nothing.
+            NoAnswer: no sentinel does, and one of them hangs: who asks again waits as long.
         """
-        why, cause = "", None
+        why, cause, hangs = "", None, False
         for sentinel in tuple(self.sentinels):
             try:
                 masters = cast("dict[str, Any]", await sentinel.sentinel_masters())
             except (RedisError, OSError) as error:
-                why, cause = _why_silent(error), error
+                why, cause, hangs = _why_silent(error), error, hangs or isinstance(error, NoAnswer)
                 continue
             cause = None
             if service_name not in masters:
@@ -181,7 +192,7 @@ class _Sentinels(Sentinel):
                 self.sentinels.remove(sentinel)
                 self.sentinels.insert(0, sentinel)
                 return masters[service_name]["ip"], masters[service_name]["port"]
-        raise MasterNotFoundError(why) from cause
+        raise (NoAnswer if hangs else MasterNotFoundError)(why) from cause
 
 
 def _why_silent(error: Exception) -> str:
@@ -189,6 +200,19 @@ def _why_silent(error: Exception) -> str:
     if isinstance(error, AuthenticationError):
         way = f"add ?{_SENTINEL_AUTH}=true to the URL if they take the server's"
         return f"its sentinels refuse the password, or the want of one: {way} ({error})"
+    if isinstance(error, NoPermissionError):
+        return f"its sentinels forbid this user to ask for masters ({error})"
     if isinstance(error, ResponseError):
         return f"it is no sentinel ({error}); sentinels listen on port {_SENTINEL_PORT}"
-    return f"no sentinel answers ({error})"
+    return f"no sentinel answers ({why_no_tls(error) or error})"
+
+
+def why_no_tls(error: Exception) -> str | None:
+    """Why no TLS connection was made, for the person who wrote the URL; None if that is not what failed."""
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        ways = "correct its host, or add ?ssl_ca_certs=FILE with the authority that signed it"
+        return f"its certificate is not trusted ({cause.verify_message}): {ways}"
+    if isinstance(cause, ssl.SSLError):
+        return f"no TLS connection can be made ({cause.reason}); {WITHOUT_TLS}"
+    return None
