@@ -213,6 +213,7 @@ async def test_a_sentinel_that_asks_for_a_password_is_told_at_once(tmp_path):
         ("redis+sentinel://host/mymaster/name", "is a number"),
         ("redis+sentinel://host,:26379/mymaster", "needs a host"),
         ("redis+sentinel://host,/mymaster", "needs a host"),
+        ("redis+sentinel://host, other/mymaster", "needs a host, without blanks"),
         ("redis+sentinel://one:port/mymaster", "cannot be read"),
         ("redis+sentinel://one/mymaster?sentinel_auth=yes", "true or false, not 'yes'"),
         ("redis+sentinel://one/mymaster?sentinel_auth", "its options are name=value"),

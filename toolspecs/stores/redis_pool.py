@@ -109,7 +109,8 @@ def read_redis_url(url: str) -> RedisURL:
     Raises:
         InvalidStoreURL: the URL has another form.
     """
-    scheme, has_sentinels = url.partition("://")[0], url.partition("://")[0].endswith(_SENTINEL)
+    scheme = url.partition("://")[0]
+    has_sentinels = scheme.endswith(_SENTINEL)
     try:
         parts = urlsplit(url)
         credentials, _, names = parts.netloc.rpartition("@")
@@ -123,17 +124,15 @@ def read_redis_url(url: str) -> RedisURL:
         raise InvalidStoreURL(
             "a redis URL has one host; for sentinels write redis+sentinel://host,host/master"
         )
+    if "decode_responses" in options:
+        raise InvalidStoreURL("values are bytes: decode_responses cannot be set")
     path = parts.path.strip("/")
     master, _, number = path.partition("/") if has_sentinels else (None, "", path)
     if master == "":
         raise InvalidStoreURL("the URL of sentinels names their master: redis+sentinel://host:port/master")
     if number and not number.isdecimal():
         raise InvalidStoreURL(f"the database of a redis URL is a number, not {number[:20]!r}")
-    if "decode_responses" in options:
-        raise InvalidStoreURL("values are bytes: decode_responses cannot be set")
-    sentinel_auth = options.pop(_SENTINEL_AUTH, "false") if has_sentinels else "false"
-    if sentinel_auth not in ("true", "false"):
-        raise InvalidStoreURL(f"{_SENTINEL_AUTH} is true or false, not {sentinel_auth[:20]!r}")
+    has_sentinel_auth = has_sentinels and _flag(_SENTINEL_AUTH, options.pop(_SENTINEL_AUTH, "false"))
     server = f"{credentials}@{names.split(',')[0]}/{number}?{urlencode(options)}"
     return RedisURL(
         scheme,
@@ -141,15 +140,21 @@ def read_redis_url(url: str) -> RedisURL:
         None if master is None else unquote(master),
         number,
         f"{scheme.removesuffix(_SENTINEL)}://{server}",
-        sentinel_auth == "true",
+        has_sentinel_auth,
     )
+
+
+def _flag(name: str, value: str) -> bool:
+    if value not in ("true", "false"):
+        raise InvalidStoreURL(f"{name} is true or false, not {value[:20]!r}")
+    return value == "true"
 
 
 def _host(name: str, default_port: int) -> tuple[str, int]:
     """Host and port of an address. Raises ValueError or InvalidStoreURL."""
     parts = urlsplit(f"//{name}")
-    if not parts.hostname:
-        raise InvalidStoreURL("a redis URL needs a host")
+    if not parts.hostname or " " in name:
+        raise InvalidStoreURL("a redis URL needs a host, without blanks")
     return parts.hostname, parts.port or default_port
 
 
