@@ -264,6 +264,31 @@ async def test_a_canary_waits_for_room_with_each_of_its_requests(text, monkeypat
         await remote.ready()
 
 
+@dataclass
+class LimitsRates(StandIn):
+    """It refuses the first two requests with a grammar, and says when to come again."""
+
+    num_refusals: int = 2
+
+    async def complete(self, body, receive, send):
+        self.status = 429 if self.num_refusals > 0 and self.grammar_in(body) else 200
+        self.num_refusals -= self.status != 200
+        await super().complete(body, receive, send)
+
+
+async def test_a_canary_that_comes_when_it_is_told_to_is_not_late(text, monkeypatch):
+    """Else a proxy that says `Retry-After: 60` would have each of its engines taken for one where grammars are stuck."""
+    monkeypatch.setattr("runtime.engines.canary.CALL_S", 0.5)
+    stand_in = LimitsRates(text, retry_after="2")
+    async with remote_over(text, stand_in, wait=False) as remote:
+        await until(lambda: stand_in.num_refusals == 0)
+        reasons = set()
+        while not (health := await remote.runtime.health()).is_ready:
+            reasons.add(health.reason)
+            await asyncio.sleep(0.05)
+        assert not any("began no answer" in reason for reason in reasons)
+
+
 @pytest.mark.parametrize(
     ("told", "seconds"),
     [("7", 7), ("0", 1), ("86400", 60), ("", 1), ("-3", 1), ("Sun, 29 Nov 2026 12:00:00 GMT", 1)],
