@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 import pytest
-from completions_server import StandIn, is_canary
+from completions_server import StandIn, answer, is_canary
 from generate_server import SglangStandIn
 from pluginless_servers import StockStandIn
 from remote_engines import (
@@ -262,6 +262,37 @@ async def test_a_canary_waits_for_room_with_each_of_its_requests(text, monkeypat
         assert "not been checked" in (await remote.runtime.health()).reason
         stand_in.is_full = False
         await remote.ready()
+
+
+@dataclass
+class AtItsLimit(StandIn):
+    """While it `is_at_limit`, a proxy before it refuses everything; what has begun goes on."""
+
+    is_at_limit: bool = False
+    num_refused: int = 0
+
+    async def respond(self, scope, receive, send):
+        if self.is_at_limit:
+            self.num_refused += 1
+            await answer(send, {"error": "too many requests"}, 429)
+        else:
+            await super().respond(scope, receive, send)
+
+
+@pytest.mark.parametrize("canary_s", [300, 0.1])
+async def test_a_proxy_that_limits_rates_does_not_end_what_runs_behind_it(text, canary_s):
+    """What it refuses, such as a question for the engine's health or models, says nothing about the engine."""
+    stand_in = AtItsLimit(text, end_bias=-50)
+    often = replace(SETTINGS, watch=replace(WATCH, canary_s=canary_s))
+    async with remote_over(text, stand_in, settings=often) as remote:
+        stand_in.token_s = 0.005
+        async with aclosing(remote.runtime.generate(remote.request(max_tokens=3_000))) as events:
+            await until_text(events)
+            stand_in.is_at_limit = True
+            async for _ in events:
+                if stand_in.num_refused >= 5:
+                    break
+        assert (await remote.runtime.health()).is_ready
 
 
 @dataclass
