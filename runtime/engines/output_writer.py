@@ -1,6 +1,7 @@
 """Has external engines write one output, from its beginning to its end.
 
-begin      Write the forced text; it goes to the engine with the prompt.
+begin      Write the forced text. It goes to the engine with the prompt, and to the client with the first
+           tokens. If the engine is full or fails before, the client gets the status of an error.
 publish    Make sure that engines can read the grammar.
 ask        Ask an engine to continue, verify each token, and repeat until the output ends:
 - an engine that breaks off is replaced, once;
@@ -120,8 +121,11 @@ class OutputWriter:
         delivery = ChoiceDelivery(queue)
         try:
             async with asyncio.timeout_at(ends_at) as deadline:
-                delivery.put(await self._in_thread(output, partial(self._write_forced, output)))
-                if not output.is_finished:
+                forced = await self._in_thread(output, partial(self._write_forced, output))
+                if output.is_finished:
+                    delivery.put(forced)
+                else:
+                    delivery.hold(forced)
                     await self._grammars.publish(output.request)
                 await self._continue(output, affinity, delivery)
         except RuntimeFault as fault:
