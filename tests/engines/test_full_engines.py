@@ -23,7 +23,7 @@ from remote_engines import (
 
 from runtime.engines.client import EngineAddress
 from runtime.engines.vllm_client import VllmClient
-from runtime.errors import EngineFault, EngineFull
+from runtime.errors import EngineFault, EngineFull, NoEngine
 from runtime.events import TextDelta
 
 FEW = 5
@@ -234,6 +234,20 @@ async def test_an_answer_that_has_begun_waits_for_room(text, monkeypatch):
         monkeypatch.setattr("runtime.engines.output_writer.MAX_WAIT_S", 1.0)
         with pytest.raises(EngineFull):
             await answer_of(remote, remote.request(lookup, temperature=0.0))
+
+
+async def test_an_engine_that_dies_while_an_answer_waits_for_its_room_is_not_asked(text):
+    stand_in = FullForAWhile(text)
+    async with remote_over(text, stand_in) as remote:
+        lookup = await remote.grammar(parallel=False)
+        stand_in.bodies.clear()
+        stand_in.num_refusals = 1
+        waiting = asyncio.create_task(answer_of(remote, remote.request(lookup, temperature=0.0)))
+        await until(lambda: stand_in.num_refusals == 0)
+        stand_in.is_healthy = False
+        with pytest.raises(NoEngine, match="not healthy"):
+            await waiting
+        assert len(stand_in.requests) == 2
 
 
 @dataclass
