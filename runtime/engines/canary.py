@@ -44,7 +44,8 @@ NUM_UNMASKED = 5
 TIMEOUT_S = 120.0
 """The canary may take as long as a client's request waits for a token (`WatchSettings.stall_s`)."""
 CALL_S = 30.0
-"""After the end of the request without a grammar, the first token of a call may take so long."""
+"""After the end of the request without a grammar, the first token of a call may take so long. If the engine
+refuses the call for want of room, this begins when the call is sent again."""
 NUM_CHARACTERS = 24
 """The exact length of a string that a guard counts."""
 NUM_LOOKS, LOOK_S = 50, 0.1
@@ -222,7 +223,7 @@ class Canary:
                 if has_begun:
                     raise
                 if calls is not None:
-                    calls.give_time()
+                    calls.give_time(fault.retry_after_s)
                 await asyncio.sleep(fault.retry_after_s)
 
 
@@ -237,9 +238,9 @@ class _Calls:
         """A token of a call came."""
         self._has_begun.set()
 
-    def give_time(self) -> None:
-        """From now on, a call should begin soon."""
-        self._ends_at = asyncio.get_running_loop().time() + CALL_S
+    def give_time(self, after_s: float = 0.0) -> None:
+        """A call should begin soon, from `after_s` seconds on."""
+        self._ends_at = max(self._ends_at, asyncio.get_running_loop().time() + after_s + CALL_S)
 
     async def wait(self) -> bool:
         """Wait until a call has begun; False if none has in time."""

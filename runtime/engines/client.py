@@ -295,8 +295,12 @@ class HttpEngineClient:
         await self._connection.close()
 
     async def is_healthy(self) -> bool:
-        """Whether the server says that its engine works; raises EngineBroke if it does not answer."""
-        return (await self._connection.get("/health")).is_success
+        """Whether the server says that its engine works; raises EngineBroke if it does not answer.
+
+        A proxy that limits rates says nothing about the engine.
+        """
+        answer = await self._connection.get("/health")
+        return answer.is_success or answer.status_code == httpx.codes.TOO_MANY_REQUESTS
 
     async def models(self) -> list[ServedModel]:
         """The models that it serves, as vLLM and SGLang list them."""

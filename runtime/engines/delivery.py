@@ -30,20 +30,28 @@ END_TIMEOUT_S = 1.0
 
 
 class ChoiceDelivery:
-    """Puts the events of one choice into the queue of its request; holds back the last event until `end`."""
+    """Puts the events of one choice into the queue of its request.
+
+    It holds back the first events until others follow, and the last one until `end`.
+    """
 
     def __init__(self, queue: EventQueue) -> None:
         self.num_cached = 0
         """How many tokens of the prompt were in the cache of the first engine that was asked."""
         self._queue = queue
+        self._first: list[Event] = []
         self._end: Finished | None = None
+
+    def hold(self, first: list[Event]) -> None:
+        """Deliver the first events together with the next; if none follow, the answer has not begun."""
+        self._first = first
 
     def put(self, events: list[Event]) -> None:
         """Deliver events."""
         if events and isinstance(end := events[-1], Finished):
             events, self._end = events[:-1], end
         if events:
-            self._queue.put(events)
+            self._deliver(events)
 
     def note_cached(self, told: int, output: VerifiedOutput) -> None:
         """Note what the engine of an output tells of its cache, as far as that is possible."""
@@ -54,8 +62,12 @@ class ChoiceDelivery:
         """Deliver the last event, unless it has been delivered."""
         if self._end is not None:
             stats = replace(self._end.stats, num_cached_tokens=self.num_cached)
-            self._queue.put([replace(self._end, stats=stats)])
+            self._deliver([replace(self._end, stats=stats)])
             self._end = None
+
+    def _deliver(self, events: list[Event]) -> None:
+        self._queue.put([*self._first, *events])
+        self._first = []
 
 
 async def deliver_verified(

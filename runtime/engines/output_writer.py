@@ -1,6 +1,7 @@
 """Has external engines write one output, from its beginning to its end.
 
-begin      Write the forced text; it goes to the engine with the prompt.
+begin      Write the forced text. It goes to the engine with the prompt, and to the client with the first
+           tokens. If the engine is full or fails before, the client gets the status of an error.
 publish    Make sure that engines can read the grammar.
 ask        Ask an engine to continue, verify each token, and repeat until the output ends:
 - an engine that breaks off is replaced, once;
@@ -75,21 +76,22 @@ class _FailedTries:
         if self._num_broken >= MAX_TRIES:
             raise fault
 
-    async def wait_for_room(self, replica: Replica, output: VerifiedOutput) -> None:
-        """Wait if the replica that is next was full, since then no other is left to be asked.
+    async def wait_for_room(self, replica: Replica, output: VerifiedOutput) -> bool:
+        """Wait if the replica that is next was full, since then no other is left to be asked; whether it did.
 
         Raises:
             EngineFull: the output has not begun, so that its client can try again; or it waited too long.
         """
         fault = self.replicas.get(replica)
         if not isinstance(fault, EngineFull):
-            return
+            return False
         if len(output.ids) == self._num_forced or self._waited_s >= MAX_WAIT_S:
             raise fault
         self._waited_s += fault.retry_after_s
         await asyncio.sleep(fault.retry_after_s)
         for other in [one for one, fault in self.replicas.items() if isinstance(fault, EngineFull)]:
             del self.replicas[other]
+        return True
 
 
 class OutputWriter:
@@ -120,8 +122,11 @@ class OutputWriter:
         delivery = ChoiceDelivery(queue)
         try:
             async with asyncio.timeout_at(ends_at) as deadline:
-                delivery.put(await self._in_thread(output, partial(self._write_forced, output)))
-                if not output.is_finished:
+                forced = await self._in_thread(output, partial(self._write_forced, output))
+                if output.is_finished:
+                    delivery.put(forced)
+                else:
+                    delivery.hold(forced)
                     await self._grammars.publish(output.request)
                 await self._continue(output, affinity, delivery)
         except RuntimeFault as fault:
@@ -156,7 +161,8 @@ class OutputWriter:
             if replica is None:
                 delivery.put(await self._in_thread(output, output.close))
                 break
-            await failed.wait_for_room(replica, output)
+            if await failed.wait_for_room(replica, output):
+                continue  # another may have room now, or this one may take no more requests
             output.resume()
             try:
                 await self._ask(replica, output, delivery)

@@ -277,7 +277,7 @@ class Replica:
         begun_at = time.monotonic()
         try:
             await self._try(model_name, check)
-        except CanaryUnfinished as fault:
+        except (CanaryUnfinished, EngineFull) as fault:
             if not self._is_full(begun_at):
                 self._open_circuit(fault.reason)
         except EngineFault as fault:
@@ -287,12 +287,12 @@ class Replica:
             self._open_circuit(f"could not be checked: {type(error).__name__}: {error}")
 
     def _is_full(self, begun_at: float) -> bool:
-        """Whether the canary, begun then, has only waited behind requests of clients, for which tokens came.
+        """Whether the canary, begun then, found no room beside requests of clients, for which tokens came.
 
         An engine that fails or refused tokens is not excused.
         """
         is_unsuspected = self.circuit is Circuit.CLOSED and not self._is_canary_due
-        return is_unsuspected and self._writes_since(begun_at)
+        return is_unsuspected and self._writes_since(min(begun_at, time.monotonic() - self._settings.probe_s))
 
     async def _probe(self) -> None:
         """Ask for its health. A single missing answer is tolerated, as the server may be busy.

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 import pytest
-from completions_server import StandIn, is_canary
+from completions_server import StandIn, answer, is_canary
 from generate_server import SglangStandIn
 from pluginless_servers import StockStandIn
 from remote_engines import (
@@ -23,7 +23,7 @@ from remote_engines import (
 
 from runtime.engines.client import EngineAddress
 from runtime.engines.vllm_client import VllmClient
-from runtime.errors import EngineFault, EngineFull
+from runtime.errors import EngineFault, EngineFull, NoEngine
 from runtime.events import TextDelta
 
 FEW = 5
@@ -236,6 +236,20 @@ async def test_an_answer_that_has_begun_waits_for_room(text, monkeypatch):
             await answer_of(remote, remote.request(lookup, temperature=0.0))
 
 
+async def test_an_engine_that_dies_while_an_answer_waits_for_its_room_is_not_asked(text):
+    stand_in = FullForAWhile(text)
+    async with remote_over(text, stand_in) as remote:
+        lookup = await remote.grammar(parallel=False)
+        stand_in.bodies.clear()
+        stand_in.num_refusals = 1
+        waiting = asyncio.create_task(answer_of(remote, remote.request(lookup, temperature=0.0)))
+        await until(lambda: stand_in.num_refusals == 0)
+        stand_in.is_healthy = False
+        with pytest.raises(NoEngine, match="not healthy"):
+            await waiting
+        assert len(stand_in.requests) == 2
+
+
 @dataclass
 class LittleRoom(StandIn):
     """It has room for one request at a time and, while it `is_full`, for none with a grammar."""
@@ -262,6 +276,62 @@ async def test_a_canary_waits_for_room_with_each_of_its_requests(text, monkeypat
         assert "not been checked" in (await remote.runtime.health()).reason
         stand_in.is_full = False
         await remote.ready()
+
+
+@dataclass
+class AtItsLimit(StandIn):
+    """While it `is_at_limit`, a proxy before it refuses everything; what has begun goes on."""
+
+    is_at_limit: bool = False
+    num_refused: int = 0
+
+    async def respond(self, scope, receive, send):
+        if self.is_at_limit:
+            self.num_refused += 1
+            await answer(send, {"error": "too many requests"}, 429)
+        else:
+            await super().respond(scope, receive, send)
+
+
+@pytest.mark.parametrize("canary_s", [300, 0.1])
+async def test_a_proxy_that_limits_rates_does_not_end_what_runs_behind_it(text, canary_s):
+    """What it refuses, such as a question for the engine's health or models, says nothing about the engine."""
+    stand_in = AtItsLimit(text, end_bias=-50)
+    often = replace(SETTINGS, watch=replace(WATCH, canary_s=canary_s))
+    async with remote_over(text, stand_in, settings=often) as remote:
+        stand_in.token_s = 0.005
+        async with aclosing(remote.runtime.generate(remote.request(max_tokens=3_000))) as events:
+            await until_text(events)
+            stand_in.is_at_limit = True
+            async for _ in events:
+                if stand_in.num_refused >= 5:
+                    break
+        assert (await remote.runtime.health()).is_ready
+
+
+@dataclass
+class LimitsRates(StandIn):
+    """It refuses the first two requests with a grammar, and says when to come again."""
+
+    num_refusals: int = 2
+
+    async def complete(self, body, receive, send):
+        self.status = 429 if self.num_refusals > 0 and self.grammar_in(body) else 200
+        self.num_refusals -= self.status != 200
+        await super().complete(body, receive, send)
+
+
+async def test_a_canary_that_comes_when_it_is_told_to_is_not_late(text, monkeypatch):
+    """Else a proxy that says `Retry-After: 60` would have each of its engines taken for one where grammars are stuck."""
+    monkeypatch.setattr("runtime.engines.canary.CALL_S", 0.5)
+    stand_in = LimitsRates(text, retry_after="2")
+    async with remote_over(text, stand_in, wait=False) as remote:
+        await until(lambda: stand_in.num_refusals == 0)
+        reasons = set()
+        while not (health := await remote.runtime.health()).is_ready:
+            reasons.add(health.reason)
+            await asyncio.sleep(0.05)
+        assert not any("began no answer" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize(

@@ -116,11 +116,14 @@ def test_an_engines_spans_belong_to_the_callers_trace(engines):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("retry_after", "told"), [("", "1"), ("7", "7")])
-def test_what_full_engines_refuse_says_when_to_try_again(engines, stream, retry_after, told):
+@pytest.mark.parametrize("tools", [{}, {"tools": TOOLS, "tool_choice": NAMED}], ids=["text", "call"])
+def test_what_full_engines_refuse_says_when_to_try_again(engines, stream, tools, retry_after, told):
+    """Also where a call is forced: its name must not reach the client before an engine takes the request."""
     client, stand_ins = engines
     for stand_in in stand_ins:
         stand_in.status, stand_in.retry_after = 429, retry_after
-    refused = client.post("/v1/chat/completions", json={"model": "big", "messages": HELLO, "stream": stream})
+    body = {"model": "big", "messages": HELLO, "stream": stream} | tools
+    refused = client.post("/v1/chat/completions", json=body)
     for stand_in in stand_ins:
         stand_in.status = 200
     assert refused.status_code == 429
