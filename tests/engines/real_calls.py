@@ -5,15 +5,30 @@ import random
 from contextlib import contextmanager
 
 import jsonschema_rs
+from engine_server import MODEL
 from serving import served, server_of
 
 from gateway.app import create_app
+from gateway.model_settings import ModelSettings
 from gateway.served_models import start_runtime
 from gateway.settings import Settings
+from runtime.models import TINY_MODEL_FOLDER
 
 MCP_TOOLSETS = ("github", "playwright", "git-a-git", "mcp-text-editor", "office-word")
 """Of the MCP corpus."""
 MAX_TOKENS = 120
+
+
+def tiny_model_at(server, engine, **fields):
+    """The settings of the tiny model, which a server of a kind of engines serves as `MODEL`."""
+    return ModelSettings(
+        model=str(TINY_MODEL_FOLDER),
+        model_name=MODEL,
+        engine=engine,
+        engine_url=(server.url,),
+        prompt_tools="none",
+        **fields,
+    )
 
 
 @contextmanager

@@ -8,12 +8,9 @@ import json
 import pytest
 from corpus import corpus
 from engine_server import MODEL
-from real_calls import MCP_TOOLSETS, assert_calls_valid, gateway_before
+from real_calls import MCP_TOOLSETS, assert_calls_valid, gateway_before, tiny_model_at
 from sglang_server import running_sglang
 from vllm_server import running_vllm
-
-from gateway.model_settings import ModelSettings
-from runtime.models import TINY_MODEL_FOLDER
 
 pytestmark = pytest.mark.engines
 
@@ -28,13 +25,7 @@ def client(request, tmp_path_factory):
     store_url = f"sqlite://{folder}/callgate.db"
     options = ("--load-format", "dummy")
     with RUNNING[request.param](folder, store_url=store_url, secret=SECRET, options=options) as server:
-        model = ModelSettings(
-            model=str(TINY_MODEL_FOLDER),
-            model_name=MODEL,
-            engine=server.kind,
-            engine_url=(server.url,),
-            prompt_tools="none",
-        )
+        model = tiny_model_at(server, server.kind)
         with gateway_before(model, folder, compile_workers=1) as client:
             yield client
 

@@ -10,11 +10,8 @@ import httpx
 import pytest
 from corpus import corpus
 from engine_server import MODEL
-from real_calls import assert_calls_valid, gateway_before
+from real_calls import assert_calls_valid, gateway_before, tiny_model_at
 from vllm_server import SPECULATING, running_vllm
-
-from gateway.model_settings import ModelSettings
-from runtime.models import TINY_MODEL_FOLDER
 
 pytestmark = pytest.mark.engines
 
@@ -30,13 +27,7 @@ def place(request, tmp_path_factory):
     plugin = {"store_url": f"sqlite://{folder}/callgate.db", "secret": SECRET}
     options = plugin if request.param == "vllm" else {}
     with running_vllm(folder, **options, options=SPECULATING) as server:
-        model = ModelSettings(
-            model=str(TINY_MODEL_FOLDER),
-            model_name=MODEL,
-            engine=request.param,
-            engine_url=(server.url,),
-            prompt_tools="none",
-        )
+        model = tiny_model_at(server, request.param)
         with gateway_before(model, folder, compile_workers=1) as client:
             yield server, client, request.param == "vllm"
 

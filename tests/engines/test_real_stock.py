@@ -5,11 +5,8 @@ import json
 import pytest
 from corpus import corpus
 from engine_server import MODEL
-from real_calls import MCP_TOOLSETS, assert_calls_valid, gateway_before
+from real_calls import MCP_TOOLSETS, assert_calls_valid, gateway_before, tiny_model_at
 from vllm_server import running_vllm
-
-from gateway.model_settings import ModelSettings
-from runtime.models import TINY_MODEL_FOLDER
 
 pytestmark = pytest.mark.engines
 
@@ -38,14 +35,7 @@ GUARDED = [
 def client(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stock")
     with running_vllm(folder) as vllm:
-        model = ModelSettings(
-            model=str(TINY_MODEL_FOLDER),
-            model_name=MODEL,
-            engine="vllm_stock",
-            engine_url=(vllm.url,),
-            engine_seeds=False,
-            prompt_tools="none",
-        )
+        model = tiny_model_at(vllm, "vllm_stock", engine_seeds=False)
         with gateway_before(model, folder, compile_workers=1) as client:
             yield client
 

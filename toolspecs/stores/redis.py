@@ -5,8 +5,8 @@ Scripts run atomically in the server. The driver repeats a command whose connect
 policies `volatile-*` evict only grammars.
 
 If the server is not there, commands fail at once. If the server hangs, the first command fails after
-`SOCKET_TIMEOUT_S`; every later one fails at once until the server has answered a ping of this store. The log
-has one line where an outage begins and one where it ends.
+`redis_pool.SOCKET_TIMEOUT_S`; every later one fails at once until the server has answered a ping of this
+store. The log has one line where an outage begins and one where it ends.
 
 After a failover, open connections may lead to the former server, which hangs or is a read-only replica now.
 So where a command meets such a server, all idle connections are closed, and the next ones find the new one.
