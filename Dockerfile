@@ -23,12 +23,12 @@ ENV PATH=/opt/callgate/bin:$PATH
 WORKDIR /src
 
 # Whatever comes from the package index has one of the hashes that `make lock` has written down.
-COPY requirements requirements
-RUN pip install --no-deps --require-hashes -r requirements/image.txt
+COPY .image .image
+RUN pip install --no-deps --require-hashes -r .image/requirements.txt
 # torch's index is yours to choose, so that its hashes are not known here; only its version is.
 COPY constraints.txt ./
 RUN pip install --index-url "${TORCH_INDEX}" "$(grep '^torch==' constraints.txt)"
-RUN python -m venv /opt/build && /opt/build/bin/pip install --no-deps --require-hashes -r requirements/build.txt
+RUN python -m venv /opt/build && /opt/build/bin/pip install --no-deps --require-hashes -r .image/build.txt
 
 COPY pyproject.toml README.md LICENSE ./
 COPY toolspecs toolspecs
@@ -42,9 +42,9 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels 
 FROM ${VLLM_IMAGE} AS vllm
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
-COPY requirements requirements
+COPY .image .image
 COPY --from=build /wheels /wheels
-RUN sh requirements/add_plugin.sh \
+RUN sh .image/add_plugin.sh \
     && useradd --uid 10001 --user-group --create-home --home-dir /cache --shell /usr/sbin/nologin callgate
 USER 10001:10001
 WORKDIR /cache
@@ -52,10 +52,10 @@ WORKDIR /cache
 FROM ${SGLANG_IMAGE} AS sglang
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_BREAK_SYSTEM_PACKAGES=1
 WORKDIR /src
-COPY requirements requirements
+COPY .image .image
 COPY --from=build /wheels /wheels
 # SGLang 0.5.23 has xgrammar 0.2.7, and the plugin needs the gateways' version.
-RUN sh requirements/add_plugin.sh xgrammar \
+RUN sh .image/add_plugin.sh xgrammar \
     && useradd --uid 10001 --user-group --create-home --home-dir /cache --shell /usr/sbin/nologin callgate
 USER 10001:10001
 WORKDIR /cache

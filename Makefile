@@ -109,9 +109,9 @@ $(SCHEMATHESIS)/.ready:
 	$(SCHEMATHESIS)/bin/pip install --quiet schemathesis==4.32.5
 	touch $@
 
-$(RELEASE)/.ready: requirements/build.txt constraints.txt
+$(RELEASE)/.ready: .image/build.txt constraints.txt
 	$(PYTHON) -m venv $(RELEASE)
-	$(RELEASE)/bin/pip install --quiet --no-deps --require-hashes -r requirements/build.txt
+	$(RELEASE)/bin/pip install --quiet --no-deps --require-hashes -r .image/build.txt
 	$(RELEASE)/bin/pip install --quiet --constraint constraints.txt build cyclonedx-bom uv
 	touch $@
 

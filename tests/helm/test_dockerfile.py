@@ -14,7 +14,7 @@ from source_server import web
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
-ADD_PLUGIN = (ROOT / "requirements/add_plugin.sh").read_text("utf-8")
+ADD_PLUGIN = (ROOT / ".image/add_plugin.sh").read_text("utf-8")
 
 
 def test_hadolint_has_nothing_to_say():
@@ -130,7 +130,7 @@ def test_an_engines_own_packages_are_not_installed_again(tmp_path):
     entry = "not-installed_here==2.0 \\\n    --hash=sha256:bb \\\n    --hash=sha256:cc\n"
     lock = tmp_path / "lock.txt"
     lock.write_text(f"# made by a test\nPyTest==1.0 \\\n    --hash=sha256:aa\n{entry}")
-    command = [sys.executable, str(ROOT / "requirements/lacking.py"), str(lock)]
+    command = [sys.executable, str(ROOT / ".image/lacking.py"), str(lock)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == entry
     whole = lock.read_text().partition("\n")[2]
     assert subprocess.run([*command, "pytest"], capture_output=True, text=True, check=True).stdout == whole

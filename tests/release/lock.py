@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGE, BUILD = ROOT / "requirements/image.txt", ROOT / "requirements/build.txt"
+IMAGE, BUILD = ROOT / ".image/requirements.txt", ROOT / ".image/build.txt"
 LISTED = ROOT / "docs/dependencies.md"
 UV = ROOT / "build/release/bin/uv"
 EXTRAS = ("otlp", "mcp")
@@ -77,7 +77,7 @@ def listed(packages: list[tuple[str, str]]) -> str:
 # Dependencies
 
 The packages in the image besides Python, each with its licence as its metadata states it. `make lock` writes this page,
-together with `requirements/image.txt`, which holds the hashes. torch {torch} ({licence("torch")}) is installed too, from the index
+together with `.image/requirements.txt`, which holds the hashes. torch {torch} ({licence("torch")}) is installed too, from the index
 that `TORCH_INDEX` names. `make release` writes a bill of materials, `callgate.cdx.json`, in CycloneDX's format.
 
 | package | version | licence |

@@ -3,7 +3,7 @@
 # transformers are the engine's. What it lacks, and the packages that are named, come from the lock. A version in the image
 # that the plugin cannot work with ends the build.
 set -eu
-python3 requirements/lacking.py requirements/image.txt "$@" > /tmp/lacking.txt
+python3 .image/lacking.py .image/requirements.txt "$@" > /tmp/lacking.txt
 python3 -m pip install --no-deps --require-hashes -r /tmp/lacking.txt
 python3 -m pip install --no-deps /wheels/*.whl
 python3 -m pip check > /tmp/check.txt || true
