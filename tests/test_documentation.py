@@ -37,9 +37,13 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LAYERS = ("toolspecs", "compiler", "runtime", "gateway")
 PICTURE = ROOT / "docs" / "architecture.svg"
-API = (ROOT / "docs" / "api.md").read_text("utf-8")
+API = "\n".join(
+    (ROOT / "docs" / page).read_text("utf-8")
+    for page in ("toolsets.md", "selected-answers.md", "administration.md", "api.md")
+)
 IMPORTING = (ROOT / "docs" / "importing.md").read_text("utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
+TELEMETRY = (ROOT / "docs" / "telemetry.md").read_text("utf-8")
 REQUESTS = (*(body.fields for body in BODIES.values()), CallgateFields, ToolSearchFields)
 OWN_ANSWERS = [
     found
@@ -136,7 +140,7 @@ def test_the_map_of_a_layer_names_each_of_its_packages(layer):
     assert named == {path.parent.name for path in (ROOT / layer).glob("*/__init__.py")}
 
 
-@pytest.mark.parametrize("page", ["api.md", "engines.md", "operations.md"])
+@pytest.mark.parametrize("page", ["administration.md", "engines.md", "operations.md"])
 def test_every_kind_of_engine_is_documented(page):
     text = (ROOT / "docs" / page).read_text("utf-8")
     assert [name for name in ENGINE_KINDS if not re.search(rf"(`|--engine ){name}\b", text)] == []
@@ -292,7 +296,7 @@ def test_every_attribute_of_a_span_is_documented():
     attributes = {name for source in sources for name in re.findall(r'"(callgate\.[a-z_.]+)"', source)}
     attributes -= {metric.name for metric in METRICS} | {REQUEST_LOG}
     assert len(attributes) > 20
-    assert [name for name in sorted(attributes) if f"`{name}`" not in OPERATIONS] == []
+    assert [name for name in sorted(attributes) if f"`{name}`" not in TELEMETRY] == []
 
 
 def test_every_error_is_in_the_table_in_the_row_of_its_status():

@@ -333,9 +333,9 @@ def test_the_documented_table_is_the_table():
         f" {', '.join(f'`{label}`' for label in each.labels if label != TOOLSET)} |".replace("  ", " ")
         for each in METRICS
     ]
-    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text("utf-8")
     section = text.partition("## Metrics\n")[2].partition("\n## ")[0]
     written = [line for line in section.splitlines() if line.startswith("| `")]
     lacking = "\n".join(row for row in rows if row not in written)
-    assert not lacking, f"write these rows into docs/operations.md:\n{lacking}"
-    assert written == rows, "a row of docs/operations.md is of no metric, or not in its place"
+    assert not lacking, f"write these rows into docs/telemetry.md:\n{lacking}"
+    assert written == rows, "a row of docs/telemetry.md is of no metric, or not in its place"
