@@ -19,7 +19,7 @@ from toolspecs.imports.openapi import import_openapi, unreachable
         ("? [a]\n: 1", "a key is not text"),
         ("!!python/object/apply:os.system ['true']", "neither JSON nor YAML"),
         ("[" * 100_000, "nested more than|neither JSON nor YAML"),
-        ("a: " + "[" * 100_000, "nested more than 200 deep"),
+        ("a: " + "[" * 100_000, "nested more than 200 deep|exceeded maximum nesting depth"),
         ("{a: " * 100_000, "nested more than 200 deep"),
         ("- " * 100_000, "nested more than 200 deep"),
         ("a: &a [*a]", "nested more than 200 deep"),
@@ -103,4 +103,17 @@ def test_yaml_is_read_as_its_version_1_2():
 def test_merges_of_merges_are_bounded():
     lines = [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 12)]
     with pytest.raises(UnreadableSource, match="too much is merged"):
-        parse_document("\n".join(["a0: &a0 {x: 1}", *lines]), "api.yaml")
+        parse_document("\n".join([f"a0: &a0 {dict.fromkeys(map(str, range(5_000)), 1)}", *lines]), "api.yaml")
+
+
+def test_own_members_win_over_merged_ones_and_the_first_mapping_over_the_next():
+    text = "a: &a {xx: 1, yy: 1}\nb: &b {xx: 2, yy: 2, zz: 2}\nc: {<<: [*a, *b], yy: 3, ww: 3}\nd: &d {<<: *d, xx: 4}"
+    found = parse_document(text, "api.yaml")
+    assert list(found["c"].items()) == [("xx", 1), ("yy", 3), ("zz", 2), ("ww", 3)]
+    assert found["d"] == {"xx": 4}
+
+
+@pytest.mark.parametrize("merged", ["1", "[{a: 1}, 2]", "[[{a: 1}]]"])
+def test_what_is_no_mapping_is_not_merged(merged):
+    with pytest.raises(UnreadableSource, match="`<<` merges what is no mapping at line 1"):
+        parse_document(f"a: {{<<: {merged}}}", "api.yaml")

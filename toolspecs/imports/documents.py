@@ -24,6 +24,7 @@ LIMITS = Limits(document_bytes=32 * 1024 * 1024, depth=200)
 """What an API's description may hold; the tools made of it are checked again, each with a tool's limits."""
 _MERGE = "<<"
 """A key that a mapping may have several times, since it merges others into it."""
+_MERGE_TAG = "tag:yaml.org,2002:merge"
 MAX_DOCUMENTS = 256
 MAX_UNREADABLE = 4
 """How many documents that cannot be read cost only the tools that need them; each may take a minute to fail.
@@ -226,11 +227,21 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         self._num_left = len(text) + 65_536
 
     def flatten_mapping(self, node: Any) -> None:
-        """Merge what `<<` names, with a limit: with aliases, a short text can merge very many members."""
-        super().flatten_mapping(node)
-        self._num_left -= len(node.value)
-        if self._num_left < 0:
-            raise yaml.constructor.ConstructorError(None, None, "too much is merged", node.start_mark)
+        """Merge what `<<` names: a mapping's own members win, then those of the mapping that is named first.
+
+        PyYAML 6.0.4 lets the last one win. With aliases, a short text can merge very many members: they are
+        counted.
+        """
+        members, node.value = node.value, []  # a mapping that merges itself has nothing to merge yet
+        merged: dict[Any, tuple[Any, Any]] = {}
+        for mapping in _merged_mappings(members):
+            self.flatten_mapping(mapping)
+            self._num_left -= len(mapping.value)
+            if self._num_left < 0:
+                raise yaml.constructor.ConstructorError(None, None, "too much is merged", node.start_mark)
+            for key, value in mapping.value:
+                merged.setdefault(key.value if isinstance(key, yaml.ScalarNode) else key, (key, value))
+        node.value = [*merged.values(), *(member for member in members if member[0].tag != _MERGE_TAG)]
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002
         self.flatten_mapping(node)
@@ -240,6 +251,17 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
                 raise yaml.constructor.ConstructorError(None, None, "a key is not text", key.start_mark)
             mapping[key.value] = self.construct_object(value, deep=deep)
         return mapping
+
+
+def _merged_mappings(members: list[tuple[Any, Any]]) -> Iterator[Any]:
+    for key, value in members:
+        if key.tag == _MERGE_TAG:
+            for mapping in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(mapping, yaml.MappingNode):
+                    raise yaml.constructor.ConstructorError(
+                        None, None, "`<<` merges what is no mapping", mapping.start_mark
+                    )
+                yield mapping
 
 
 def _integer(loader: Any, node: Any) -> int:
