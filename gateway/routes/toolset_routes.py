@@ -93,10 +93,12 @@ class ToolsetController(Controller):
     @put("/{toolset:str}")
     async def put_toolset(self, toolset: FromPath[str], context: WiredContext) -> Response[Any]:
         """Replace the toolset (200) or create it (201), unless a tool cannot be enforced."""
+        precondition = _put_precondition(context.request)
+        await context.services.registry.catalog.check_precondition(toolset, precondition)
         unchecked = await _read_toolset(context, toolset)
         async with context.registry_turn():
             registration = await context.services.registry.put(
-                unchecked, principal=context.principal, precondition=_put_precondition(context.request)
+                unchecked, principal=context.principal, precondition=precondition
             )
         return tagged(
             registration.revision, registration_json(registration), 201 if registration.is_created else 200

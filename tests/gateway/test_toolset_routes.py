@@ -49,6 +49,20 @@ async def test_creation_can_be_made_exclusive(client, weather):
     assert (await client.put(URL, json={"tools": []}, headers={"If-None-Match": '"x"'})).status_code == 400
 
 
+@pytest.mark.parametrize("headers", [{"If-None-Match": "*"}, {"If-Match": '"stale"'}])
+async def test_a_precondition_that_fails_is_told_before_the_body_is_read(client, weather, headers):
+    """Otherwise a writer that is too late would send, and wait for, everything that it cannot store."""
+    late = await client.put(URL, content=b'{"tools": [', headers=headers)
+    assert (late.status_code, late.headers["etag"]) == (412, weather["etag"])
+    nameless = await client.put("/v1/toolsets/No!", content=b'{"tools": [', headers=headers)
+    assert (nameless.status_code, nameless.json()["type"]) == (400, "urn:callgate:invalid-name")
+
+
+async def test_a_precondition_that_no_put_takes_is_told_before_the_body_is_read(client):
+    refused = await client.put(URL, content=b'{"tools": [', headers={"If-None-Match": '"x"'})
+    assert refused.json()["field"] == "If-None-Match"
+
+
 async def test_the_creation_of_a_tool_can_be_made_exclusive(client, weather):
     exclusive = {"If-None-Match": "*"}
     replaced = await client.put(f"{URL}/tools/clock.now", json=chat_tool("clock.now"), headers=exclusive)
