@@ -61,11 +61,14 @@ class SettingsError(GatewayError):
 
 
 class LargeBody(GatewayError):
-    """The body has more than `limit` bytes."""
+    """The body has more than the `limit` bytes that the setting `setting` allows."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, setting: str) -> None:
         self.limit = limit
-        super().__init__(f"the body is larger than {limit} bytes, which is the limit")
+        self.setting = setting
+        super().__init__(
+            f"the body is larger than {limit} bytes, which is the limit of the setting {setting}"
+        )
 
 
 class EncodedBody(GatewayError):
