@@ -243,9 +243,12 @@ class ToolsetController(Controller):
         self, toolset: FromPath[str], number: FromPath[int], context: WiredContext
     ) -> Response[Any]:
         """Make an earlier revision's content current again, as a new revision."""
+        precondition = change_precondition(context.request)
+        if await context.read_body(is_optional=True) != {}:
+            raise InvalidField("", "the body of this route has no fields: its path names the revision")
         async with context.registry_turn():
             revision = await context.services.registry.catalog.restore(
-                toolset, number, change_precondition(context.request), owner=context.principal.owner
+                toolset, number, precondition, owner=context.principal.owner
             )
         return tagged(revision, summary_json(revision.summary))
 

@@ -136,6 +136,13 @@ async def test_revisions_are_listed_read_and_restored(client, weather):
     assert (missing.status_code, missing.json()["latest"]) == (404, 3)
 
 
+@pytest.mark.parametrize("content", [b'{"revision": 2}', b"[]", b"null"])
+async def test_a_restore_refuses_a_body_that_would_have_no_effect(client, weather, content):
+    refused = await client.post(f"{URL}/revisions/1/restore", content=content)
+    assert (refused.status_code, "its path names the revision" in refused.text) == (400, True)
+    assert (await client.post(f"{URL}/revisions/1/restore", json={})).status_code == 200
+
+
 async def test_a_deleted_toolset_is_gone_and_can_be_restored(client, weather):
     assert (await client.delete(URL)).status_code == 204
     restore = f"{URL}/revisions/1/restore"
