@@ -19,7 +19,12 @@ from toolspecs import errors as toolspecs
 
 Errors = tuple[type[Exception], ...]
 
-ANY_REQUEST: Errors = (gateway.MalformedHead, gateway.ForeignHost, gateway.ForeignPage)
+ANY_REQUEST: Errors = (
+    gateway.MalformedHead,
+    gateway.ForeignHost,
+    gateway.ForeignPage,
+    gateway.StillLoading,
+)
 WITH_KEY: Errors = (gateway.Unauthorized, gateway.Forbidden, gateway.KeysUnavailable, gateway.RateLimited)
 WITH_BODY: Errors = (
     gateway.MalformedBody,
