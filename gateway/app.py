@@ -29,7 +29,7 @@ from gateway.generation.tool_vectors import Embedder, ToolVectors
 from gateway.http.headers import HttpRequest, RequestIds, name_methods
 from gateway.http.held_contents import HoldingMiddleware
 from gateway.http.problems import respond
-from gateway.http.request_bodies import RequestBodies
+from gateway.http.request_bodies import BodyLimit, RequestBodies
 from gateway.http.unfinished_requests import UnfinishedRequests
 from gateway.resources import Loaded, Resources
 from gateway.routes.request_context import RequestContext
@@ -224,8 +224,8 @@ def _bodies(resources: Resources) -> RequestBodies:
     """The reader of request bodies, with the limits of the settings."""
     settings = resources.settings
     return RequestBodies(
-        max_bytes=settings.max_body_bytes,
-        max_toolset_bytes=settings.max_toolset_bytes,
+        limit=BodyLimit(settings.max_body_bytes, "max_body_bytes"),
+        toolset_limit=BodyLimit(settings.max_toolset_bytes, "max_toolset_bytes"),
         max_large=settings.max_large_bodies,
         contents=ContentLimits(num_values=settings.max_body_values),
         has_others=resources.held.has_others,

@@ -29,6 +29,7 @@ GatewayError
 ├── ForeignPage          a web page of another site sent the request, and the gateway asks for no API key
 ├── ClientGone           the client closed the connection before the answer was complete
 ├── NotReady             the gateway cannot serve yet, or no longer
+│   ├── StillLoading     the gateway loads its models
 │   └── KeysUnavailable  the store is out, so an API key cannot be looked up
 ├── NoMetrics            the settings switch metrics off
 ├── UnknownRequest       no request with this id is kept, for this client
@@ -61,11 +62,14 @@ class SettingsError(GatewayError):
 
 
 class LargeBody(GatewayError):
-    """The body has more than `limit` bytes."""
+    """The body has more than the `limit` bytes that the setting `setting` allows."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, setting: str) -> None:
         self.limit = limit
-        super().__init__(f"the body is larger than {limit} bytes, which is the limit")
+        self.setting = setting
+        super().__init__(
+            f"the body is larger than {limit} bytes, which is the limit of the setting {setting}"
+        )
 
 
 class EncodedBody(GatewayError):
@@ -308,6 +312,15 @@ class NotReady(GatewayError):
     """The gateway cannot serve right now; the message is the reason."""
 
     retry_after_s = 1.0
+
+
+class StillLoading(NotReady):
+    """The gateway has been started, and has not loaded its models yet."""
+
+    retry_after_s = 5.0
+
+    def __init__(self) -> None:
+        super().__init__("the gateway is loading its models; send this again later (GET /readyz is 200 then)")
 
 
 class KeysUnavailable(NotReady):

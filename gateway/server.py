@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import uvicorn
+from litestar.enums import ScopeType
+from litestar.types import Receive, Scope, Send
 from opentelemetry import trace
 from rich.console import Console
 from rich.text import Text
@@ -22,7 +24,8 @@ from gateway.access.api_keys import ApiKeys
 from gateway.app import connect
 from gateway.connections import BACKLOG, CLOSE_HEADER, LAST_REQUEST_S, ServerConfig
 from gateway.data_dir import open_store_of
-from gateway.errors import SettingsError
+from gateway.errors import SettingsError, StillLoading
+from gateway.http.problems import send_error
 from gateway.resources import Loaded, Resources
 from gateway.settings import Settings
 from gateway.telemetry.log_lines import set_up_logging
@@ -119,7 +122,7 @@ class Server(uvicorn.Server):
 
 
 def serve(settings: Settings, console: Console) -> None:
-    """Serve until interrupted; the model is loaded before the first connection is accepted.
+    """Serve until interrupted; until the model is loaded, requests are told to come again later.
 
     What the settings name, the store and the address are checked before the model is loaded.
 
@@ -137,7 +140,8 @@ def serve(settings: Settings, console: Console) -> None:
             listener = opened.enter_context(listen(settings))
             if resources.recorders.provider:
                 trace.set_tracer_provider(resources.recorders.provider)
-            loaded = Loaded.load(settings)
+            with answering_while_loading(settings, listener):
+                loaded = Loaded.load(settings)
             app = connect(resources, loaded)
         host, port = listener.getsockname()[:2]
         shown_host = f"[{host}]" if ":" in host else host
@@ -160,6 +164,35 @@ def serve(settings: Settings, console: Console) -> None:
             )
             server.run(sockets=[listener])
     end_with_computing_threads()
+
+
+@contextmanager
+def answering_while_loading(settings: Settings, listener: socket.socket) -> Iterator[None]:
+    """Answer each request in the block with `StillLoading`: without that it would wait for minutes."""
+    config = ServerConfig(
+        _refuse,
+        settings,
+        log_level="warning",
+        access_log=False,
+        log_config=None,
+        headers=[("Connection", "close")],
+        timeout_graceful_shutdown=ABORT_S,
+    )
+    server = uvicorn.Server(config)
+    with listener.dup() as own:  # which uvicorn closes
+        thread = threading.Thread(target=server.run, args=([own],), name="while-loading", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    """The application that is served while the models are loaded."""
+    if scope["type"] == ScopeType.HTTP:
+        await send_error(scope, receive, send, StillLoading())
 
 
 @contextmanager

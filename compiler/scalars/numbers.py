@@ -259,17 +259,19 @@ def _lower_interval(
     """The non-negative numbers of an interval and, after a sign, the negative ones.
 
     An end that is too far from zero for an automaton is dropped. Written numbers have at most one digit more
-    than the other end, so they do not reach the dropped end.
+    than the other end, so they do not reach the dropped end; if they might, it is kept.
     """
     options: list[Expr | None] = []
     for part, sign, nearest in ((interval.from_zero, "", "minimum"), (interval.below_zero, "-", "maximum")):
         if part is None:
             continue
         if part.num_digits > MAX_BOUND_DIGITS:
-            part = replace(part, high=None, is_high_strict=False)  # noqa: PLW2901 - the same part without its far end
-            if part.num_digits >= MAX_BOUND_DIGITS:
-                reason = f"has {part.num_digits} digits; the limit is {MAX_BOUND_DIGITS - 1}"
+            near = replace(part, high=None, is_high_strict=False)
+            if near.num_digits > MAX_BOUND_DIGITS:
+                reason = f"is too far from zero: the limit is {MAX_BOUND_DIGITS} digits"
                 raise UnsupportedKeyword(nearest, reason, "Use a bound nearer to zero.")
+            if part.num_digits > near.num_digits + 1:
+                part = near  # noqa: PLW2901 - the same part without its far end
         if multiples is None:
             magnitude = lower_magnitudes(part, places, rules, is_unique=is_unique)
         else:

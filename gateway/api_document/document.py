@@ -17,6 +17,7 @@ from gateway.api_document.operations import (
     HEADER_SCHEMAS,
     HEADERS,
     OPERATIONS,
+    WITH_BODY,
     WITH_KEY,
     Operation,
 )
@@ -175,7 +176,8 @@ class _Described:
         shape = shape_of(path)
         codes: defaultdict[int, dict[str, None]] = defaultdict(dict)
         codes[500]["internal_error"] = None
-        for error in (*ANY_REQUEST, *(WITH_KEY if ROUTE_SCOPES[name] else ()), *row.errors):
+        with_key, with_body = WITH_KEY if ROUTE_SCOPES[name] else (), WITH_BODY if row.body else ()
+        for error in (*ANY_REQUEST, *with_key, *with_body, *row.errors):
             status, kind = STATUSES[error]
             codes[shape.status(status)][shape.code_of(kind)] = None
         content = {shape.media_type: {"schema": self._refs[repr(_ERROR_BODIES[shape])]}}

@@ -19,7 +19,12 @@ from toolspecs import errors as toolspecs
 
 Errors = tuple[type[Exception], ...]
 
-ANY_REQUEST: Errors = (gateway.MalformedHead, gateway.ForeignHost, gateway.ForeignPage)
+ANY_REQUEST: Errors = (
+    gateway.MalformedHead,
+    gateway.ForeignHost,
+    gateway.ForeignPage,
+    gateway.StillLoading,
+)
 WITH_KEY: Errors = (gateway.Unauthorized, gateway.Forbidden, gateway.KeysUnavailable, gateway.RateLimited)
 WITH_BODY: Errors = (
     gateway.MalformedBody,
@@ -49,7 +54,6 @@ COMPILING: Errors = (
     compiler.CompilingUnfinished,
 )
 PROMPTING: Errors = (
-    *WITH_BODY,
     *WITH_TOOLSET,
     gateway.NoEffect,
     gateway.ToolsetConflict,
@@ -83,7 +87,7 @@ WRITING: Errors = (
     toolspecs.QuotaExceeded,
     toolspecs.StoreFull,
 )
-REGISTERING: Errors = (*WITH_BODY, *COMPILING, toolspecs.InvalidTools, toolspecs.LimitExceeded)
+REGISTERING: Errors = (*COMPILING, toolspecs.InvalidTools, toolspecs.LimitExceeded)
 READING_SOURCES: Errors = (toolspecs.UnreadableSource, gateway.TooManyImports, gateway.ExtraMissing)
 
 IF_MATCH = "If-Match"
@@ -107,7 +111,8 @@ class Operation:
     """What a route takes and answers.
 
     `answers` has the struct of each status; None is an answer without a body. `events` are those of the
-    stream, if the request asks for one. `body` is the name of a request's component; clients may leave out
+    stream, if the request asks for one. `errors` are in the document besides those of any request, of keys
+    and, if there is a `body`, of bodies. `body` is the name of a request's component; clients may leave out
     the body if it `has_optional_body`.
     """
 
@@ -182,9 +187,7 @@ OPERATIONS: Mapping[str, Operation] = {
         models.TextCompletion, "CompletionRequest", events=(models.TextCompletion, registry.OpenAIErrorBody)
     ),
     "tokenize": _prompt(models.Tokens, "TokenizeRequest"),
-    "detokenize": Operation(
-        "Models", {200: models.Prompt}, (*WITH_BODY, runtime.UnknownModel), "DetokenizeRequest"
-    ),
+    "detokenize": Operation("Models", {200: models.Prompt}, (runtime.UnknownModel,), "DetokenizeRequest"),
     "list_models": Operation(
         "Models",
         {200: models.ModelList},
@@ -214,13 +217,13 @@ OPERATIONS: Mapping[str, Operation] = {
     "list_revisions": _TOOLSETS.reading(registry.RevisionPage),
     "get_revision": _TOOLSETS.reading(registry.StoredToolset, has_etag=True),
     "changes": _TOOLSETS.reading(registry.Changes, *COMPILING),
-    "restore": _TOOLSETS.writing({200: registry.RevisionSummary}),
+    "restore": _TOOLSETS.writing({200: registry.RevisionSummary}, *WITH_BODY),
     "report": _TOOLSETS.reading(registry.Report, *COMPILING),
     "check": _TOOLSETS.reading(registry.Check, *REGISTERING, body="ToolsetRequest"),
     "mcp_message": Operation(
         "Toolsets",
         {200: operations.McpAnswer, 202: None, 406: operations.McpAnswer},
-        (*WITH_BODY, *WITH_TOOLSET, gateway.WrongMediaType, gateway.ExtraMissing),
+        (*WITH_TOOLSET, gateway.WrongMediaType, gateway.ExtraMissing),
         "McpMessage",
     ),
     "import_tools": _TOOLSETS.writing(
@@ -236,7 +239,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "create_key": Operation(
         "Keys",
         {201: operations.NewKey},
-        (*WITH_BODY, gateway.TooManyKeys, toolspecs.StoreError, toolspecs.StoreFull),
+        (gateway.TooManyKeys, toolspecs.StoreError, toolspecs.StoreFull),
         "KeyRequest",
     ),
     "list_keys": Operation(
@@ -246,7 +249,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "rotate_key": Operation(
         "Keys",
         {200: operations.NewKey},
-        (*WITH_BODY, gateway.UnknownKey, toolspecs.StoreError, toolspecs.StoreFull),
+        (gateway.UnknownKey, toolspecs.StoreError, toolspecs.StoreFull),
         "RotationRequest",
         has_optional_body=True,
     ),

@@ -29,6 +29,7 @@ _EXPECTED_KINDS = {
     "engine_stopped",
     "extra_missing",
     "keys_unavailable",
+    "loading",
     "no_engine",
 }
 """Kinds with a status of 500 or above that are no failure of the gateway, so they are not logged as one."""

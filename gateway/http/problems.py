@@ -81,6 +81,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.ForeignPage: (403, "foreign_page"),
     gateway.ClientGone: (CLIENT_CLOSED_REQUEST, "client_closed_request"),
     gateway.NotReady: (503, "not_ready"),
+    gateway.StillLoading: (503, "loading"),
     gateway.KeysUnavailable: (503, "keys_unavailable"),
     toolspecs.InvalidName: (400, "invalid_name"),
     toolspecs.UnknownToolset: (404, "unknown_toolset"),

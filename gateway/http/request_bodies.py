@@ -29,6 +29,14 @@ WAIT_S = 10.0
 """How long a large body may wait for others. Meanwhile the gateway does not read it from the network."""
 
 
+@dataclass(frozen=True, slots=True)
+class BodyLimit:
+    """The most bytes of some bodies, and the setting that says so."""
+
+    num_bytes: int
+    setting: str
+
+
 class RequestBodies:
     """Reads bodies, and only a few large ones at a time.
 
@@ -40,15 +48,15 @@ class RequestBodies:
     def __init__(
         self,
         *,
-        max_bytes: int,
-        max_toolset_bytes: int,
+        limit: BodyLimit,
+        toolset_limit: BodyLimit,
         max_large: int,
         contents: ContentLimits,
         has_others: Callable[[str], bool],
     ) -> None:
-        self.max_toolset_bytes = max_toolset_bytes
+        self.toolset_limit = toolset_limit
         self.contents = contents
-        self._max_bytes = max_bytes
+        self._limit = limit
         self._max_large = max_large
         self._held: Counter[str] = Counter()
         self._changed = asyncio.Condition()
@@ -70,20 +78,20 @@ class RequestBodies:
         reader: Callable[[bytes], T],
         *,
         client_id: str,
-        max_bytes: int | None = None,
+        limit: BodyLimit | None = None,
     ) -> T:
         """The result of `reader` on the body; unless it is small, this runs in a thread.
 
         Raises:
-            LargeBody: the body is larger than `max_bytes`, by default that of most routes.
+            LargeBody: the body is larger than `limit`, by default that of most routes.
             EncodedBody: the body is compressed.
             TooManyBodies: too many large bodies are being read, for too long.
             ClientGone: the client left before the body was read.
         """
         self._pace.note(client_id)
-        limit = max_bytes or self._max_bytes
-        if (request.content_length or 0) > limit:
-            raise LargeBody(limit)
+        limit = limit or self._limit
+        if (request.content_length or 0) > limit.num_bytes:
+            raise LargeBody(limit.num_bytes, limit.setting)
         encoding = request.headers.get("content-encoding", "")
         if encoding.lower() not in {"", "identity"}:
             raise EncodedBody(encoding)
@@ -95,7 +103,7 @@ class RequestBodies:
             return await unless_gone(request, self._read_in_turn(partial(reader, raw), client_id, lane))
 
     async def _received(
-        self, request: HttpRequest, limit: int, client_id: str, resources: AsyncExitStack
+        self, request: HttpRequest, limit: BodyLimit, client_id: str, resources: AsyncExitStack
     ) -> bytes:
         """The bytes of a body. Before more of a large one is read, it takes its room, in `resources`."""
         received = bytearray()
@@ -106,8 +114,8 @@ class RequestBodies:
                 raise ClientGone
             received += message.get("body", b"")
             has_more = message.get("more_body", False)
-            if len(received) > limit:
-                raise LargeBody(limit)
+            if len(received) > limit.num_bytes:
+                raise LargeBody(limit.num_bytes, limit.setting)
             if len(received) > LARGE and not is_large:
                 is_large = True
                 await resources.enter_async_context(self._room_for(client_id))

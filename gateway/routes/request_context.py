@@ -17,7 +17,7 @@ from gateway.http.headers import HttpRequest
 from gateway.http.held_contents import Holding, holding_of
 from gateway.http.json_body import JsonBody, read_json
 from gateway.http.leaving_clients import unless_gone
-from gateway.http.request_bodies import ReadingTurn
+from gateway.http.request_bodies import BodyLimit, ReadingTurn
 from gateway.services import Services
 from toolspecs.json_scan import ContentLimits
 from toolspecs.json_value import JSON
@@ -62,16 +62,14 @@ class RequestContext:
 
     async def read_registry_body(self, *, is_optional: bool = False) -> Any:
         """As `read_body`, of a body that may hold a toolset, and halves of surrogate pairs."""
-        max_bytes = self.services.bodies.max_toolset_bytes
-        return await self.read_held(
-            _value_of, max_bytes=max_bytes, is_optional=is_optional, keeps_surrogates=True
-        )
+        limit = self.services.bodies.toolset_limit
+        return await self.read_held(_value_of, limit=limit, is_optional=is_optional, keeps_surrogates=True)
 
     async def read_held(
         self,
         reader: Callable[[JsonBody], WorkT],
         *,
-        max_bytes: int | None = None,
+        limit: BodyLimit | None = None,
         limits: ContentLimits | None = None,
         is_optional: bool = False,
         keeps_surrogates: bool = False,
@@ -91,9 +89,7 @@ class RequestContext:
             )
             return reader(body), len(raw), body.num_values
 
-        value, num_bytes, num_values = await bodies.read(
-            self.request, read, client_id=client_id, max_bytes=max_bytes
-        )
+        value, num_bytes, num_values = await bodies.read(self.request, read, client_id=client_id, limit=limit)
         self.holding.hold_body(client_id, num_bytes, num_values)
         return value
 

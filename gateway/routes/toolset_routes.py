@@ -93,10 +93,12 @@ class ToolsetController(Controller):
     @put("/{toolset:str}")
     async def put_toolset(self, toolset: FromPath[str], context: WiredContext) -> Response[Any]:
         """Replace the toolset (200) or create it (201), unless a tool cannot be enforced."""
+        precondition = _put_precondition(context.request)
+        await context.services.registry.catalog.check_precondition(toolset, precondition)
         unchecked = await _read_toolset(context, toolset)
         async with context.registry_turn():
             registration = await context.services.registry.put(
-                unchecked, principal=context.principal, precondition=_put_precondition(context.request)
+                unchecked, principal=context.principal, precondition=precondition
             )
         return tagged(
             registration.revision, registration_json(registration), 201 if registration.is_created else 200
@@ -241,9 +243,12 @@ class ToolsetController(Controller):
         self, toolset: FromPath[str], number: FromPath[int], context: WiredContext
     ) -> Response[Any]:
         """Make an earlier revision's content current again, as a new revision."""
+        precondition = change_precondition(context.request)
+        if await context.read_body(is_optional=True) != {}:
+            raise InvalidField("", "the body of this route has no fields: its path names the revision")
         async with context.registry_turn():
             revision = await context.services.registry.catalog.restore(
-                toolset, number, change_precondition(context.request), owner=context.principal.owner
+                toolset, number, precondition, owner=context.principal.owner
             )
         return tagged(revision, summary_json(revision.summary))
 

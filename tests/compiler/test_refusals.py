@@ -58,6 +58,14 @@ def test_a_refusal_names_the_place_the_keyword_and_a_way_out(schema, keyword):
         assert at.endswith(f"/{keyword}" if keyword else "")
 
 
+@pytest.mark.parametrize("far", [{}, {"maximum": 10**60}])
+def test_the_limit_of_a_lower_bound_is_what_its_refusal_says(far):
+    """It does not depend on the other bound."""
+    compile_schema({"type": "integer", "minimum": 10**39, **far})
+    refusal = refused({"type": "integer", "minimum": 10**40, **far})
+    assert (refusal.keyword, refusal.reason) == ("minimum", "is too far from zero: the limit is 40 digits")
+
+
 @pytest.mark.parametrize(
     ("schema", "pointer", "shown"),
     [

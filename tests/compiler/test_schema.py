@@ -321,6 +321,8 @@ DOUBLE = 1.7976931348623157e308
         ({"minimum": 5, "maximum": DOUBLE}, ["5", "6.25"], ["4"]),
         ({"minimum": 5, "maximum": 1e50}, ["5", "6.25"], ["4", "9" * 51]),
         ({"type": "integer", "minimum": 10**38, "maximum": 2 * 10**40}, ["9" * 40], ["1", "9" * 41]),
+        ({"type": "integer", "minimum": 10**39, "maximum": 10**50}, ["9" * 40, "9" * 41], ["1", "9" * 51]),
+        ({"type": "integer", "minimum": 10**39, "maximum": 10**40}, ["9" * 39 + "0"], ["1", "9" * 41]),
         ({"type": "integer", "minimum": -1e60, "maximum": 1e300, "multipleOf": 3}, ["6", "-3"], ["4"]),
     ],
 )

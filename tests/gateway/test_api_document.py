@@ -120,6 +120,12 @@ def test_errors_are_those_of_the_route():
     assert "422" not in chat
 
 
+def test_every_route_that_takes_a_body_has_the_errors_of_bodies():
+    for path, item in document()["paths"].items():
+        for method, operation in item.items():
+            assert "requestBody" not in operation or "413" in operation["responses"], (method, path)
+
+
 def test_every_error_is_one_of_some_route():
     operations = [operation for item in document()["paths"].values() for operation in item.values()]
     described = {

@@ -45,6 +45,8 @@ async def test_a_name_that_no_model_has_is_told(client, weather, name):
         ("*", "any:weather", "weather"),
         ("llama:*", "llama:8b", None),
         ("llama:*", "llama:8b:weather", "weather"),
+        ("*:*", "llama:8b", None),
+        ("*:*", "llama:8b:weather", "weather"),
     ],
 )
 async def test_an_alias_leaves_the_toolset_to_the_request(client, runtime, weather, alias, name, toolset):

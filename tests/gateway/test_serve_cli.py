@@ -7,8 +7,10 @@ import sys
 
 import httpx
 import pytest
+from ports import free_port
 
-from gateway.server import listen
+from gateway.errors import BenchMissing
+from gateway.server import answering_while_loading, listen
 from gateway.settings import Settings
 
 
@@ -65,6 +67,31 @@ def test_a_port_in_use_is_told_before_the_model_is_loaded(run, tmp_path):
         result = run("serve", "--data-dir", str(tmp_path), "--port", str(port), "--model", "/nowhere")
     assert result.exit_code == 1
     assert f"127.0.0.1:{port} cannot be listened on (Address already in use); choose" in result.stderr
+
+
+def test_while_models_are_loaded_requests_are_told_when_to_come_again(run, tmp_path, monkeypatch):
+    """Without an answer, clients and probes would hang as long as it takes."""
+    port, answers = free_port(), []
+
+    def load(_):
+        paths = ("/v1/chat/completions", "/v1/messages", "/readyz")
+        answers.extend(httpx.post(f"http://127.0.0.1:{port}{path}", json={}) for path in paths)
+        raise BenchMissing
+
+    monkeypatch.setattr("gateway.server.Loaded.load", load)
+    assert run("serve", "--data-dir", str(tmp_path), "--port", str(port)).exit_code == 1
+    assert [(answer.status_code, answer.headers["retry-after"]) for answer in answers] == [(503, "5")] * 3
+    assert [answer.json()["error"]["code"] for answer in answers] == ["loading"] * 3
+    assert [answer.json().get("type") for answer in answers] == [None, "error", None]
+
+
+def test_what_answered_while_models_were_loaded_leaves_connections_to_the_gateway(tmp_path):
+    settings = Settings(data_dir=str(tmp_path), port=0)
+    with listen(settings) as listener:
+        with answering_while_loading(settings, listener):
+            pass
+        with socket.create_connection(listener.getsockname()):
+            listener.accept()[0].close()
 
 
 def test_serving_ends_in_order_when_interrupted(tmp_path):

@@ -49,6 +49,20 @@ async def test_creation_can_be_made_exclusive(client, weather):
     assert (await client.put(URL, json={"tools": []}, headers={"If-None-Match": '"x"'})).status_code == 400
 
 
+@pytest.mark.parametrize("headers", [{"If-None-Match": "*"}, {"If-Match": '"stale"'}])
+async def test_a_precondition_that_fails_is_told_before_the_body_is_read(client, weather, headers):
+    """Otherwise a writer that is too late would send, and wait for, everything that it cannot store."""
+    late = await client.put(URL, content=b'{"tools": [', headers=headers)
+    assert (late.status_code, late.headers["etag"]) == (412, weather["etag"])
+    nameless = await client.put("/v1/toolsets/No!", content=b'{"tools": [', headers=headers)
+    assert (nameless.status_code, nameless.json()["type"]) == (400, "urn:callgate:invalid-name")
+
+
+async def test_a_precondition_that_no_put_takes_is_told_before_the_body_is_read(client):
+    refused = await client.put(URL, content=b'{"tools": [', headers={"If-None-Match": '"x"'})
+    assert refused.json()["field"] == "If-None-Match"
+
+
 async def test_the_creation_of_a_tool_can_be_made_exclusive(client, weather):
     exclusive = {"If-None-Match": "*"}
     replaced = await client.put(f"{URL}/tools/clock.now", json=chat_tool("clock.now"), headers=exclusive)
@@ -120,6 +134,13 @@ async def test_revisions_are_listed_read_and_restored(client, weather):
     assert (await client.get(URL)).json()["tools"] == [WEATHER, TIME]
     missing = await client.get(f"{URL}/revisions/9")
     assert (missing.status_code, missing.json()["latest"]) == (404, 3)
+
+
+@pytest.mark.parametrize("content", [b'{"revision": 2}', b"[]", b"null"])
+async def test_a_restore_refuses_a_body_that_would_have_no_effect(client, weather, content):
+    refused = await client.post(f"{URL}/revisions/1/restore", content=content)
+    assert (refused.status_code, "its path names the revision" in refused.text) == (400, True)
+    assert (await client.post(f"{URL}/revisions/1/restore", json={})).status_code == 200
 
 
 async def test_a_deleted_toolset_is_gone_and_can_be_restored(client, weather):

@@ -156,7 +156,10 @@ async def test_each_kind_of_route_has_its_own_limit(client_with):
     message = {"model": "tiny", "messages": [{"role": "user", "content": "x" * 5_000}]}
 
     async with client_with(max_body_bytes=2_000, max_toolset_bytes=9_000) as client:
-        assert (await client.post(CHAT, json=message)).status_code == 413
+        refused = await client.post(CHAT, json=message)
+        assert (refused.status_code, "2000 bytes" in refused.text) == (413, True)
+        assert "the setting max_body_bytes" in refused.text
         assert (await client.put(TOOLSET, json={"tools": [tool]})).status_code == 201
         refused = await client.put(TOOLSET, json={"tools": [tool, tool]})
         assert (refused.status_code, "9000 bytes" in refused.text) == (413, True)
+        assert "the setting max_toolset_bytes" in refused.text

@@ -24,7 +24,7 @@ from gateway.generation.generation_request import without_oldest
 from gateway.generation.response_entries import pack, unpack_output
 from gateway.generation.stored_responses import StoredResponses
 from gateway.http.json_body import convert
-from gateway.http.request_bodies import RequestBodies
+from gateway.http.request_bodies import BodyLimit, RequestBodies
 from gateway.setting_sources import load
 from gateway.toolsets import registry
 from gateway.wire.openai import read_request
@@ -89,8 +89,9 @@ async def test_clients_take_turns_where_many_entries_are_fetched_and_decoded(mon
     for owner in ("attacker", "victim"):
         assert await stored.save(owner, {"id": ID, "output": []}, [{"role": owner}])
     monkeypatch.setattr(stored._store, "get", get)
+    limit = BodyLimit(1, "max_body_bytes")
     bodies = RequestBodies(
-        max_bytes=1, max_toolset_bytes=1, max_large=2, contents=ContentLimits(), has_others=lambda _: True
+        limit=limit, toolset_limit=limit, max_large=2, contents=ContentLimits(), has_others=lambda _: True
     )
 
     async def load(owner):

@@ -10,7 +10,7 @@ import pytest
 from remote_engines import until
 
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
-from gateway.http.request_bodies import LARGE, SMALL, RequestBodies
+from gateway.http.request_bodies import LARGE, SMALL, BodyLimit, RequestBodies
 from toolspecs.fairness.thread_time import between_turns
 from toolspecs.json_scan import ContentLimits
 
@@ -33,9 +33,10 @@ class Upload:
 
 @pytest.fixture
 def bodies():
+    limit = BodyLimit(300_000, "max_body_bytes")
     opened = RequestBodies(
-        max_bytes=300_000,
-        max_toolset_bytes=300_000,
+        limit=limit,
+        toolset_limit=limit,
         max_large=4,
         contents=ContentLimits(),
         has_others=lambda _: True,

@@ -1,7 +1,8 @@
 """Sentinels name the Redis server that takes writes, also after a failover."""
 
 import asyncio
-from contextlib import contextmanager
+import socket
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import redis
@@ -80,6 +81,24 @@ async def test_the_next_sentinel_answers_if_one_is_gone(sentinel_url):
     async with opened(sentinel_url.replace("//", "//127.0.0.1:1,")) as store:
         await store.set("k", b"v")
         assert repr(store).startswith("RedisStore('redis+sentinel://127.0.0.1:1,127.0.0.1:")
+
+
+async def test_sentinels_that_hang_hold_nothing_up_while_another_answers(sentinel_url):
+    with ExitStack() as hanging:
+        hosts = [hanging.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        names = "".join(f"127.0.0.1:{host.getsockname()[1]}," for host in hosts)
+        async with opened(sentinel_url.replace("//", f"//{names}")) as store, asyncio.timeout(2):
+            await store.set("k", b"v")
+
+
+async def test_no_connection_to_a_sentinel_stays_open(sentinel_url):
+    """Or else each gateway would hold as many of them as it has connections to the server."""
+    async with opened(sentinel_url) as store:
+        await asyncio.gather(*(store.set(f"k{number}", b"v") for number in range(20)))
+        with redis.Redis.from_url(sentinel_url.replace("+sentinel", "").partition("/mymaster")[0]) as client:
+            async with asyncio.timeout(5):
+                while len(client.client_list()) > 1:  # one is this client's
+                    await asyncio.sleep(0.02)
 
 
 async def test_while_sentinels_hang_only_the_first_command_waits(tmp_path, monkeypatch):

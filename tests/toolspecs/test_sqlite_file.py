@@ -254,6 +254,29 @@ async def test_who_reads_does_not_wait_for_a_write_that_waits_for_another_proces
     await store.close()
 
 
+async def test_writes_that_wait_for_another_process_give_up_together(tmp_path, monkeypatch):
+    """Also if the first one's caller has left meanwhile: then the connection goes on waiting."""
+    for module in (sqlite, sqlite_file):
+        monkeypatch.setattr(module, "BUSY_TIMEOUT_S", 0.5)
+    path = tmp_path / "s.db"
+    store = SQLiteStore(path)
+    await store.set("k", b"1")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    start = time.perf_counter()
+    leaving, *writing = (asyncio.create_task(store.set("k", b"2")) for _ in range(8))
+    await asyncio.sleep(0.1)
+    leaving.cancel()
+    errors = await asyncio.gather(*writing, return_exceptions=True)
+    assert time.perf_counter() - start < 1.5
+    assert {type(error) for error in errors} == {StoreUnavailable}
+    other.execute("COMMIT")
+    other.close()
+    await store.set("k", b"3")
+    assert await store.get("k") == b"3"
+    await store.close()
+
+
 async def test_a_store_that_could_not_be_opened_is_tried_again(tmp_path):
     store = SQLiteStore(tmp_path / "folder" / "s.db")
     for _ in range(2):

@@ -15,7 +15,7 @@ from opened_store import opened, until_it_answers
 from redis_server import running_redis
 
 from toolspecs import InvalidStoreURL, StoreUnavailable, StoreUnreachable, open_store
-from toolspecs.stores import is_shared
+from toolspecs.stores import is_shared, with_password
 
 
 @pytest.mark.parametrize(
@@ -273,6 +273,22 @@ async def test_a_url_with_the_wrong_scheme_is_told_the_other(scheme, line, remed
     async with server:
         port = server.sockets[0].getsockname()[1]
         assert (await message_of(f"{scheme}://127.0.0.1:{port}")).endswith(f"; {remedy}")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://host/0", "redis://:p%40%2F@host/0"),
+        ("redis://user@host", "redis://user:p%40%2F@host"),
+        ("redis://host?client_name=gateway@west", "redis://:p%40%2F@host?client_name=gateway@west"),
+        ("redis+sentinel://a,b/m?client_name=c@d", "redis+sentinel://:p%40%2F@a,b/m?client_name=c@d"),
+        ("redis://user:own@host/0", "redis://user:own@host/0"),
+        ("sqlite:///a@b.db", "sqlite:///a@b.db"),
+    ],
+)
+def test_a_password_is_added_to_a_url_without_one(url, expected):
+    assert with_password(url, "p@/") == expected
+    assert with_password(url, None) == url
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from toolspecs.revisions.toolset_logs import Record
 from toolspecs.revisions.toolset_records import ToolsetRecords
 from toolspecs.store import Store
 from toolspecs.tool import Tool
-from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetReference
+from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetReference, check_toolset_name
 
 
 def utc_now() -> datetime:
@@ -118,6 +118,18 @@ class Catalog:
                 precondition.check(name, last.etag if last else None)
                 if revision := await self._append(checked, last, owner):
                     return Write(revision, is_created=last is None or last.is_deleted)
+
+    async def check_precondition(self, name: str, precondition: Precondition) -> None:
+        """Raise what `put_checked` would raise now for the name and the precondition, before a body is read.
+
+        Raises:
+            InvalidName: no toolset can have this name.
+            StaleRevision: the precondition does not hold.
+        """
+        if precondition != UNCONDITIONAL:
+            check_toolset_name(name)
+            last = await self._records.last(name)
+            precondition.check(name, last.etag if last else None)
 
     async def put_checked_tool(
         self, name: str, tool: Tool, precondition: Precondition = UNCONDITIONAL, *, owner: str = ""

@@ -1,5 +1,6 @@
 """The stores; `open_store` opens one by its URL."""
 
+import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -51,8 +52,11 @@ def with_password(url: str, password: str | None) -> str:
     scheme, mark, rest = url.partition("://")
     if password is None or scheme not in _REDIS:
         return url
-    user, _, host = rest.rpartition("@")
-    return url if ":" in user else f"{scheme}{mark}{user}:{quote(password, safe='')}@{host}"
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    user, _, host = authority.rpartition("@")
+    if ":" in user:
+        return url
+    return f"{scheme}{mark}{user}:{quote(password, safe='')}@{host}{rest.removeprefix(authority)}"
 
 
 def _sqlite_path(rest: str) -> Path | None:

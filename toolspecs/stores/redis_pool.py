@@ -4,15 +4,17 @@ Sentinels watch a master and its replicas. When the master is gone, they make a 
 connection asks them for the master's address.
 """
 
+import asyncio
 import ssl
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from redis.asyncio import BlockingConnectionPool
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.asyncio.sentinel import MasterNotFoundError, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
@@ -95,8 +97,7 @@ class RedisURL:
             if name.startswith(("ssl", "socket_", "retry"))
             or (self.has_sentinel_auth and name in ("username", "password"))
         }
-        sentinels = _Sentinels(self.hosts, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
-        return _MasterPool(self.master, sentinels, **options)  # type: ignore[no-untyped-call]
+        return _MasterPool(self.master, _Sentinels(self.hosts, sentinel_options), **options)  # type: ignore[no-untyped-call]
 
 
 def read_redis_url(url: str) -> RedisURL:
@@ -161,43 +162,56 @@ def _host(name: str, default_port: int) -> tuple[str, int]:
 class _MasterPool(SentinelConnectionPool, BlockingConnectionPool):
     """A `BlockingConnectionPool` whose connections lead where the sentinels say that the master is."""
 
-    async def disconnect(self, inuse_connections: bool = True) -> None:  # noqa: FBT001, FBT002 - the driver's
-        """Close the idle connections, and with `inuse_connections` all, also those to the sentinels."""
-        await super().disconnect(inuse_connections)
-        if inuse_connections:
-            for sentinel in self.sentinel_manager.sentinels:
-                await sentinel.aclose()
 
+@dataclass(frozen=True)
+class _Sentinels:
+    """What a `SentinelConnectionPool` asks for its master; no connection to a sentinel stays open.
 
-class _Sentinels(Sentinel):
-    """The driver's `Sentinel`; its error says why no sentinel names a master."""
+    `options` are those of the connections to the sentinels.
+    """
 
-    async def discover_master(self, service_name: str) -> tuple[str, int]:
-        """The address of the master, from the first sentinel that knows one that is up.
+    hosts: Sequence[tuple[str, int]]
+    options: Mapping[str, Any]
+
+    async def discover_master(self, master: str) -> tuple[str, int]:
+        """The address of the master, from the first sentinel that names one that is up. It asks all at once.
 
         Raises:
-            MasterNotFoundError: no sentinel does; the text is what the last of them said, and the cause why
-                it said nothing.
+            MasterNotFoundError: no sentinel does; the text is what one of them said or, if none said
+                anything, why it did not, which is then the cause too.
             NoAnswer: no sentinel does, and one of them hangs: who asks again waits as long.
         """
-        why, cause, hangs = "", None, False
-        for sentinel in tuple(self.sentinels):
-            try:
+        asked = [asyncio.create_task(self._ask(host, port, master)) for host, port in self.hosts]
+        failures: list[RedisError] = []
+        try:
+            for answer in asyncio.as_completed(asked):
+                try:
+                    return await answer
+                except RedisError as error:
+                    failures.append(error)
+        finally:
+            for asking in asked:
+                asking.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        kind = NoAnswer if any(isinstance(failure, NoAnswer) for failure in failures) else MasterNotFoundError
+        told = max(failures, key=lambda failure: failure.__cause__ is None)
+        raise kind(str(told)) from told.__cause__
+
+    async def _ask(self, host: str, port: int, master: str) -> tuple[str, int]:
+        """What one sentinel says; raises MasterNotFoundError, or NoAnswer if it hangs."""
+        try:
+            async with Redis(host=host, port=port, **self.options) as sentinel:
                 masters = cast("dict[str, Any]", await sentinel.sentinel_masters())
-            except (RedisError, OSError) as error:
-                why, cause, hangs = _why_silent(error), error, hangs or isinstance(error, NoAnswer)
-                continue
-            cause = None
-            if service_name not in masters:
-                known = ", ".join(masters) or "nothing"
-                why = f"its sentinels know no master {service_name!r}; they watch {known}"
-            elif not self.check_master_state(masters[service_name], service_name):
-                why = f"its sentinels say that the master {service_name!r} is down"
-            else:
-                self.sentinels.remove(sentinel)
-                self.sentinels.insert(0, sentinel)
-                return masters[service_name]["ip"], masters[service_name]["port"]
-        raise (NoAnswer if hangs else MasterNotFoundError)(why) from cause
+        except (RedisError, OSError) as error:
+            kind = NoAnswer if isinstance(error, NoAnswer) else MasterNotFoundError
+            raise kind(_why_silent(error)) from error
+        if master not in masters:
+            known = ", ".join(masters) or "nothing"
+            raise MasterNotFoundError(f"its sentinels know no master {master!r}; they watch {known}")
+        state = masters[master]
+        if not state["is_master"] or state["is_sdown"] or state["is_odown"]:
+            raise MasterNotFoundError(f"its sentinels say that the master {master!r} is down")
+        return state["ip"], state["port"]
 
 
 def _why_silent(error: Exception) -> str:

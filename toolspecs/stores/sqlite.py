@@ -9,16 +9,18 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiosqlite
 
 from toolspecs.errors import NotACounter, StoreFull, StoreUnavailable
 from toolspecs.store import hold_lease
-from toolspecs.stores.sqlite_file import INCREMENTAL, OpenFile, identity, open_file
+from toolspecs.stores.sqlite_file import BUSY_TIMEOUT_S, INCREMENTAL, OpenFile, identity, open_file
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -102,6 +104,7 @@ class SQLiteStore:
         self._file: OpenFile | None = None
         self._is_lost = False
         self._opening: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
         self._num_expiring = 0
 
     def __repr__(self) -> str:
@@ -234,7 +237,8 @@ class SQLiteStore:
     async def _write(self, statement: str, **values: Any) -> list[sqlite3.Row]:
         """Run a statement that may change something, and return its rows."""
         with self._failures():
-            return await self._rows((await self._open()).writer, statement, values)
+            file = await self._open()
+            return await self._in_turn(lambda: self._rows(file.writer, statement, values))
 
     async def _rows(
         self, connection: aiosqlite.Connection, statement: str, values: dict[str, Any]
@@ -245,7 +249,27 @@ class SQLiteStore:
     async def _execute_script(self, statements: str) -> None:
         """Run statements until they are done; `_write` would stop one without rows after its first step."""
         with self._failures():
-            await (await self._open()).writer.executescript(statements)
+            file = await self._open()
+            await self._in_turn(lambda: file.writer.executescript(statements))
+
+    async def _in_turn(self, write: Callable[[], Awaitable[T]]) -> T:
+        """The result of a write, which has the writing connection for itself, also if its caller leaves.
+
+        Writes wait for their turns here and not in the connection. So while another process keeps the file
+        locked, those that came together give up together, and not one after another.
+        """
+        try:
+            async with asyncio.timeout(BUSY_TIMEOUT_S):
+                await self._turn.acquire()
+        except TimeoutError as error:
+            raise StoreUnavailable(self._name, f"no write ended within {BUSY_TIMEOUT_S} s") from error
+        writing = asyncio.ensure_future(write())
+        writing.add_done_callback(self._end_turn)
+        return await asyncio.shield(writing)
+
+    def _end_turn(self, writing: "asyncio.Future[Any]") -> None:
+        self._turn.release()
+        _ = writing.cancelled() or writing.exception()  # retrieved here, since the caller may have left
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
