@@ -4,8 +4,8 @@ One look-up of a toolset with one tool, through all tiers:
 
 1. `GrammarCache.find_toolset` makes a `CompileJob` of the tool. Its key is a hash of the tool's parameters,
    the row of the call syntax, the version of the lowering and the vocabulary: `7d9f...`.
-2. Memory: `CachedEntries.find` asks `LruCache.get("7d9f...")`, which has no entry. Otherwise the source would
-   be `memory`.
+2. Memory: `CachedEntries.find_all` asks `LruCache.get("7d9f...")`, which has no entry. Otherwise the source
+   would be `memory`.
 3. Single flight: if another request of the same client is looking for the same key, this one waits for its
    result.
 4. Store: `GrammarStore.load` reads `unit:7d9f...` and verifies its signature, an HMAC over key and content.

@@ -22,9 +22,8 @@ from compiler.errors import (
     LimitReached,
     NotTried,
     TakesLonger,
-    UnsupportedSchema,
 )
-from compiler.isolation.compile_job import CompileJob, CompilePool
+from compiler.isolation.compile_job import CompileJob, CompilePool, KeyedJob
 from compiler.isolation.compile_queue import CompileQueue, CompileTurn
 from compiler.isolation.limits import CompileBudget
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -94,26 +93,39 @@ class CachedEntries:
             task.cancel()
         await asyncio.gather(self._wanted.cancel(), self._running.cancel(), *tasks, return_exceptions=True)
 
-    async def load_stored(
-        self, jobs: Sequence[CompileJob], prepared: PreparedVocabulary, client_id: str
+    async def find_all(
+        self, jobs: Sequence[KeyedJob], prepared: PreparedVocabulary, budget: CompileBudget
+    ) -> list[EntryLookup | BaseException]:
+        """The entry of each job, or the error that it ended with: UnsupportedSchema if it is refused.
+
+        Much cheaper for many jobs whose entries are in memory or in the store than to find them one by one.
+        """
+        stored = await self._load_many(jobs, prepared, budget.client_id)
+        known = [self._known(key, stored) for key, _ in jobs]
+        wanted = [
+            _WantedEntry(*keyed, prepared, budget)
+            for keyed, found in zip(jobs, known, strict=True)
+            if not found
+        ]
+        found = iter(await asyncio.gather(*map(self._join, wanted), return_exceptions=True))
+        return [lookup or next(found) for lookup in known]
+
+    async def _load_many(
+        self, jobs: Sequence[KeyedJob], prepared: PreparedVocabulary, client_id: str
     ) -> Mapping[str, CacheEntry]:
         """Load the stored entries of those jobs that are not in memory, in one round trip.
 
         Returns them by key. Entries that take long to prepare are left out; `_fetch` loads those one by one.
         """
-        jobs_by_key: dict[str, CompileJob] = {}
-        for job in jobs:
-            with suppress(UnsupportedSchema):  # `find` raises it again, for this job alone
-                jobs_by_key[job.key(prepared.vocabulary)] = job
-        missing = [
-            key
-            for key in jobs_by_key
+        missing = {
+            key: job
+            for key, job in jobs
             if _flight_key(client_id, key) not in self._wanted and self.memory.get(key) is None
-        ]
-        contents = await self._store.load_many(missing) if len(missing) > 1 else {}
+        }
+        contents = await self._store.load_many(list(missing)) if len(missing) > 1 else {}
         if not contents:
             return {}
-        entries = await asyncio.to_thread(_read_many, contents, jobs_by_key, prepared)
+        entries = await asyncio.to_thread(_read_many, contents, missing, prepared)
         quick = {
             key: entry for key, entry in entries.items() if entry.can_compile_lazily or _is_quick_unit(entry)
         }
@@ -136,38 +148,14 @@ class CachedEntries:
                 async with self._slow.turn(client_id):
                     await asyncio.to_thread(entry.prepare)
 
-    def known(
-        self, job: CompileJob, prepared: PreparedVocabulary, stored: Mapping[str, CacheEntry]
-    ) -> EntryLookup | None:
-        """The entry of a job if it is in memory or among those that `load_stored` has just loaded.
-
-        None where `find` has to wait, or raises. Much cheaper for many jobs.
-        """
-        try:
-            key = job.key(prepared.vocabulary)
-        except UnsupportedSchema:
-            return None
-        return EntryLookup(key, stored[key], "store") if key in stored else self.in_memory(key)
+    def _known(self, key: str, loaded: Mapping[str, CacheEntry]) -> EntryLookup | None:
+        """The entry of a key if it is in memory, or has just been loaded from the store."""
+        return EntryLookup(key, loaded[key], "store") if key in loaded else self.in_memory(key)
 
     def in_memory(self, key: str) -> EntryLookup | None:
         """The entry of a key if it is in memory."""
         entry = self.memory.get(key)
         return None if entry is None else EntryLookup(key, entry, "memory")
-
-    async def find(self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget) -> EntryLookup:
-        """The entry of a job, and where it came from.
-
-        Raises:
-            UnsupportedSchema: the job's schema is refused.
-        """
-        try:
-            key = job.key(prepared.vocabulary)
-            return self.in_memory(key) or await self._join(_WantedEntry(key, job, prepared, budget))
-        except NotTried:
-            raise  # nothing is known about the schema
-        except UnsupportedSchema as refusal:
-            self._observer.refused(refusal)
-            raise
 
     async def _join(self, wanted: _WantedEntry) -> EntryLookup:
         """Fetch an entry, or wait for another request of the client that fetches it."""

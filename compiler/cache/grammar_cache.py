@@ -21,12 +21,13 @@ from compiler.constraint import Constraint
 from compiler.errors import (
     CompilingUnfinished,
     NotReached,
+    NotTried,
     TakesLonger,
     TooManyGrammars,
     UnsupportedSchema,
     UnsupportedToolset,
 )
-from compiler.isolation.compile_job import CompileJob, CompilePool, read_faults
+from compiler.isolation.compile_job import CompileJob, CompilePool, KeyedJob, read_faults
 from compiler.isolation.limits import CompileBudget
 from compiler.isolation.pools import ThreadPool
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -314,31 +315,11 @@ class GrammarCache:
             self._count(in_memory)
             return in_memory
         jobs = await self._known_keys.jobs(wanted)
-        stored = await self._entries.load_stored(jobs, wanted.prepared, budget.client_id)
-        known = [self._entries.known(job, wanted.prepared, stored) for job in jobs]
-        searches = [
-            self._entries.find(job, wanted.prepared, budget)
-            for job, lookup in zip(jobs, known, strict=True)
-            if lookup is None
-        ]
-        found = iter(await asyncio.gather(*searches, return_exceptions=True))
-        results = [next(found) if lookup is None else lookup for lookup in known]
-        self._count(results)
-        refusals = [
-            (tool.name, result)
-            for tool, result in zip(wanted.tools, results, strict=True)
-            if isinstance(result, UnsupportedSchema)
-        ]
-        if refusals and all(isinstance(refusal, NotReached) for _, refusal in refusals):
-            raise CompilingUnfinished([name for name, _ in refusals], budget.seconds)
-        if refusals:
-            raise UnsupportedToolset(refusals)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        lookups = [result for result in results if not isinstance(result, BaseException)]
-        self._known_keys.remember(wanted, tuple(lookup.key for lookup in lookups))
-        return lookups
+        results = await self._results(jobs, wanted.prepared, budget)
+        _raise_refusals(wanted.tools, results, budget.seconds)
+        found = [_found(result) for result in results]
+        self._known_keys.remember(wanted, tuple(lookup.key for lookup in found))
+        return found
 
     def _entries_in_memory(self, wanted: ToolsToFind) -> list[EntryLookup] | None:
         """The entries of tools that were found together before, if all are in memory."""
@@ -352,9 +333,25 @@ class GrammarCache:
         self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> EntryLookup:
         job.check_length(MAX_FORMAT_BYTES)
-        found = await self._entries.find(job, prepared, budget)
-        self._count([found])
-        return found
+        (result,) = await self._results([job.keyed(prepared.vocabulary)], prepared, budget)
+        return _found(result)
+
+    async def _results(
+        self,
+        jobs: Sequence[KeyedJob | UnsupportedSchema],
+        prepared: PreparedVocabulary,
+        budget: CompileBudget,
+    ) -> list[EntryLookup | BaseException]:
+        """The entry of each job, or the error that it ended with; the observer is told of both."""
+        keyed = [job for job in jobs if isinstance(job, KeyedJob)]
+        found = iter(await self._entries.find_all(keyed, prepared, budget))
+        results = [next(found) if isinstance(job, KeyedJob) else job for job in jobs]
+        self._count([result for result in results if isinstance(result, EntryLookup)])
+        for result in results:
+            # Of what was not tried, nothing is known about the schema.
+            if isinstance(result, UnsupportedSchema) and not isinstance(result, NotTried):
+                self._observer.refused(result)
+        return results
 
     def _link(
         self,
@@ -378,7 +375,29 @@ class GrammarCache:
         self._held.hold(client_id, sizes, lookup)
         return lookup
 
-    def _count(self, results: Iterable[EntryLookup | BaseException]) -> None:
-        num_by_tier = Counter(result.source for result in results if not isinstance(result, BaseException))
+    def _count(self, found: Iterable[EntryLookup]) -> None:
+        num_by_tier = Counter(lookup.source for lookup in found)
         self._num_by_source.update(num_by_tier)
         self._observer.looked_up(num_by_tier)
+
+
+def _raise_refusals(
+    tools: Sequence[Tool], results: Sequence[EntryLookup | BaseException], seconds: float
+) -> None:
+    """Raise one error that names all tools that are refused or, within the time, were not reached."""
+    refusals = [
+        (tool.name, result)
+        for tool, result in zip(tools, results, strict=True)
+        if isinstance(result, UnsupportedSchema)
+    ]
+    if refusals and all(isinstance(refusal, NotReached) for _, refusal in refusals):
+        raise CompilingUnfinished([name for name, _ in refusals], seconds)
+    if refusals:
+        raise UnsupportedToolset(refusals)
+
+
+def _found(result: EntryLookup | BaseException) -> EntryLookup:
+    """The entry that a job led to; raises the error that it ended with instead."""
+    if isinstance(result, BaseException):
+        raise result
+    return result

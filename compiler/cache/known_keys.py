@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from compiler.errors import UnsupportedSchema
-from compiler.isolation.compile_job import CompileJob
+from compiler.isolation.compile_job import CompileJob, KeyedJob
 from compiler.prepared_vocabulary import PreparedVocabulary
 from toolspecs.lru_cache import LruCache
 from toolspecs.tool import KeyOrder, Tool
@@ -37,9 +37,9 @@ class ToolsToFind:
         parts = (self.syntax, self.prepared.vocabulary.digest, str(self.key_order), *digests)
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
-    def jobs(self) -> list[CompileJob]:
-        """What compiles each of the tools."""
-        return [CompileJob.tool(tool, self.syntax, self.key_order) for tool in self.tools]
+    def job(self, tool: Tool) -> CompileJob:
+        """What compiles one of the tools."""
+        return CompileJob.tool(tool, self.syntax, self.key_order)
 
 
 class KnownKeys:
@@ -59,22 +59,27 @@ class KnownKeys:
         if (digest := wanted.digest) is not None:
             self._keys_together.put(digest, keys, sum(map(len, keys)) + len(digest))
 
-    async def jobs(self, wanted: ToolsToFind) -> list[CompileJob]:
-        """The jobs of tools, each with its key, unless its tool is refused. A thread hashes new tools."""
-        jobs, vocabulary = wanted.jobs(), wanted.prepared.vocabulary
+    async def jobs(self, wanted: ToolsToFind) -> list[KeyedJob | UnsupportedSchema]:
+        """The job of each tool, or the refusal of one that has no key. A thread hashes new tools."""
+        known = [self._known_job(wanted, tool) for tool in wanted.tools]
+        new = [tool for tool, job in zip(wanted.tools, known, strict=True) if job is None]
+        hashed = await asyncio.to_thread(_hashed_jobs, wanted, new) if new else []
+        for tool, job in zip(new, hashed, strict=True):
+            if tool.is_hashed and isinstance(job, KeyedJob):
+                memo_key = wanted.memo_key(tool)
+                self._keys.put(memo_key, job.key, len(memo_key) + len(job.key))
+        in_order = iter(hashed)
+        return [job or next(in_order) for job in known]
 
-        def compute_keys() -> dict[str, str]:
-            keys = {}
-            for tool, job in zip(wanted.tools, jobs, strict=True):
-                # `CachedEntries.find` raises the error again, for this job.
-                with suppress(UnsupportedSchema, RecursionError):
-                    keys[wanted.memo_key(tool)] = job.key(vocabulary)
-            return keys
+    def _known_job(self, wanted: ToolsToFind, tool: Tool) -> KeyedJob | None:
+        """The job of a tool whose key is remembered."""
+        key = self._keys.get(wanted.memo_key(tool)) if tool.is_hashed else None
+        return None if key is None else KeyedJob(key, wanted.job(tool))
 
-        if not all(tool.is_hashed and self._keys.get(wanted.memo_key(tool)) for tool in wanted.tools):
-            for memo_key, key in (await asyncio.to_thread(compute_keys)).items():
-                self._keys.put(memo_key, key, len(memo_key) + len(key))
-        for tool, job in zip(wanted.tools, jobs, strict=True):
-            if tool.is_hashed and (known := self._keys.get(wanted.memo_key(tool))):
-                job.keep_key(vocabulary, known)
-        return jobs
+
+def _hashed_jobs(wanted: ToolsToFind, tools: Sequence[Tool]) -> list[KeyedJob | UnsupportedSchema]:
+    """The jobs of tools; the tools are hashed too, unless they are nested too deeply."""
+    for tool in tools:
+        with suppress(RecursionError):
+            _ = tool.digest
+    return [wanted.job(tool).keyed(wanted.prepared.vocabulary) for tool in tools]

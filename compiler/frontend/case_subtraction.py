@@ -6,6 +6,7 @@ has only values that are known to fail it.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from typing import Any
@@ -39,56 +40,40 @@ def negation_of(schema: CanonicalSchema) -> Any:
     return None if isinstance(negation, dict) and "$ref" in str(negation) else negation
 
 
-class CaseSubtraction:
-    """Combines the unions of one expansion. `is_narrowed` once a difference leaves out some of its values.
+def distinct(cases: Iterable[CanonicalSchema], max_cases: int) -> Cases:
+    """The cases that are not known to be empty, without duplicates.
 
-    `negation_of` is the function of that name, or one that remembers what it returned.
+    Raises:
+        TooManyCases: they are more than `max_cases`.
+    """
+    kept: Cases = []
+    for case in cases:
+        if case.satisfiability() != canonical.Satisfiability.NO and case not in kept:
+            kept.append(case)
+        if len(kept) > max_cases:
+            raise TooManyCases(f"it has more than {max_cases} cases")
+    return kept
+
+
+def intersection(first: Cases, second: Cases) -> Cases:
+    """The values that both unions admit; raises TooManyCases."""
+    return distinct((a.intersect(b) for a, b in product(first, second)), MAX_CASES)
+
+
+@dataclass
+class CaseSubtraction:
+    """Subtracts unions of at most `max_cases` cases from one another.
+
+    `negation_of` is the function of that name, or one that remembers what it returned. With `takes_first`, a
+    difference that consists of several cases is only the first of them. It `is_narrowed` once a difference
+    leaves out some of its values.
     """
 
-    def __init__(self, forms: DocumentForms, negation_of: Callable[[CanonicalSchema], Any]) -> None:
-        self._forms = forms
-        self._negation_of = negation_of
-        self._prefix = prefix_items_keyword(forms.draft)
-        self._max_cases = MAX_CASES
-        self._takes_first = False
-        """Whether a difference that consists of several cases is only the first of them."""
-        self.is_narrowed = False
-
-    def limited(self, find: Callable[[], Cases], max_cases: int) -> Cases:
-        """The cases that `find` finds. If they are more than `max_cases`, only the first of each difference.
-
-        Raises:
-            TooManyCases: these are still too many.
-        """
-        took_first, self._max_cases = self._takes_first, max_cases
-        try:
-            return find()
-        except TooManyCases:
-            if took_first:
-                raise
-            self._max_cases = MAX_CASES
-            self._takes_first = self.is_narrowed = True
-            return find()
-        finally:
-            self._takes_first, self._max_cases = took_first, MAX_CASES
-
-    def distinct(self, cases: Iterable[CanonicalSchema]) -> Cases:
-        """The cases that are not known to be empty, without duplicates.
-
-        Raises:
-            TooManyCases: they are more than allowed.
-        """
-        kept: Cases = []
-        for case in cases:
-            if case.satisfiability() != canonical.Satisfiability.NO and case not in kept:
-                kept.append(case)
-            if len(kept) > self._max_cases:
-                raise TooManyCases(f"it has more than {self._max_cases} cases")
-        return kept
-
-    def intersection(self, first: Cases, second: Cases) -> Cases:
-        """The values that both unions admit."""
-        return self.distinct(a.intersect(b) for a, b in product(first, second))
+    forms: DocumentForms
+    negation_of: Callable[[CanonicalSchema], Any]
+    max_cases: int
+    takes_first: bool = False
+    is_narrowed: bool = False
 
     def difference(self, cases: Cases, excluded: Cases) -> Cases:
         """The values that the union `cases` admits and the union `excluded` does not, or some of them.
@@ -97,8 +82,11 @@ class CaseSubtraction:
             CanonicalizationError: none of them has a form.
         """
         for other in excluded:
-            cases = self.distinct(rest for case in cases for rest in self._rest(case, other))
+            cases = self._distinct(rest for case in cases for rest in self._rest(case, other))
         return cases
+
+    def _distinct(self, cases: Iterable[CanonicalSchema]) -> Cases:
+        return distinct(cases, self.max_cases)
 
     def _rest(self, schema: CanonicalSchema, excluded: CanonicalSchema) -> Cases:
         """The values that `schema` admits and `excluded` does not, or some of them."""
@@ -107,7 +95,7 @@ class CaseSubtraction:
         if not has_one_of_in_property(excluded):
             with suppress(canonical.CanonicalizationError):
                 exact = schema.subtract(excluded)
-                if not self._takes_first or not isinstance(exact.view(), canonical.AnyOfView):
+                if not self.takes_first or not isinstance(exact.view(), canonical.AnyOfView):
                     return list(branches_of(exact))
         return self._rest_by_view(schema, excluded)
 
@@ -117,7 +105,7 @@ class CaseSubtraction:
             case canonical.AnyOfView(branches):
                 return self.difference([schema], list(branches))
             case canonical.ReferenceView():
-                return self._rest(schema, self._forms.target(excluded))
+                return self._rest(schema, self.forms.target(excluded))
             case canonical.ConstView(value):
                 return self._without([schema], value)
             case canonical.EnumView(values):
@@ -130,18 +118,18 @@ class CaseSubtraction:
 
     def _without(self, cases: Cases, value: Any) -> Cases:
         """The values that the cases admit, without one value."""
-        conditions = _other_values(value, self._prefix)
-        return self.distinct(rest for case in cases for rest in self._restricted(case, conditions))
+        conditions = _other_values(value, prefix_items_keyword(self.forms.draft))
+        return self._distinct(rest for case in cases for rest in self._restricted(case, conditions))
 
     def _restricted(self, schema: CanonicalSchema, conditions: Iterable[Any]) -> Cases:
         """The values of a schema that satisfy any of the conditions, which are JSON Schemas."""
         cases: Cases = []
         for condition in conditions:
             try:
-                cases += self.distinct([schema.intersect(self._forms.form_of(condition))])
+                cases += self._distinct([schema.intersect(self.forms.form_of(condition))])
             except canonical.CanonicalizationError:
                 self.is_narrowed = True
-            if cases and self._takes_first:
+            if cases and self.takes_first:
                 break
         return cases
 
@@ -150,7 +138,7 @@ class CaseSubtraction:
         yield {"not": {"type": "object"}}
         yield from ({"type": "object", "properties": {key: NOTHING}} for key in view.required)
         for key, schema in view.properties.items():
-            if (negation := self._negation_of(schema)) is not None:
+            if (negation := self.negation_of(schema)) is not None:
                 yield {"type": "object", "required": [key], "properties": {key: negation}}
 
 

@@ -6,16 +6,16 @@ canonical form as a whole (`single_form`) often has one in cases, as a union of 
 be subtracted exactly, only values stay that are known to fail it (`case_subtraction`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, partial, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.frontend.case_subtraction import MAX_CASES, CaseSubtraction, negation_of
+from compiler.frontend.case_subtraction import MAX_CASES, CaseSubtraction, distinct, intersection, negation_of
 from compiler.frontend.single_form import single_form
-from compiler.frontend.symbolic_forms import Cases, Conjunction, DocumentForms
+from compiler.frontend.symbolic_forms import Cases, Conjunction, DocumentForms, TooManyCases
 
 MAX_EXACT = 32
 """The most cases of an exact `oneOf` with overlapping alternatives; a grammar of more takes much memory."""
@@ -59,9 +59,9 @@ class Expander:
             form = single_form(schema, self._forms)
             if form != schema:
                 return Expansion([form], is_narrowed=False)
-        subtraction = CaseSubtraction(self._forms, self._negation_of)
-        cases = _CaseExpansion(self._forms, subtraction).cases(schema)
-        return Expansion(cases, subtraction.is_narrowed)
+        expansion = _CaseExpansion(self._forms, self._negation_of)
+        cases = expansion.cases(schema)
+        return Expansion(cases, expansion.is_narrowed)
 
 
 class _Bounds(NamedTuple):
@@ -77,9 +77,11 @@ class _Bounds(NamedTuple):
 class _CaseExpansion:
     """Expands one form case by case. `nesting` counts the forms around one, so that the expansion ends."""
 
-    def __init__(self, forms: DocumentForms, subtraction: CaseSubtraction) -> None:
+    def __init__(self, forms: DocumentForms, negation_of: Callable[[CanonicalSchema], Any]) -> None:
         self._forms = forms
-        self._subtraction = subtraction
+        self._negation_of = negation_of
+        self.is_narrowed = False
+        """Whether the cases admit less than the form does."""
 
     def cases(self, schema: CanonicalSchema, nesting: int = 0) -> Cases:
         """The expansion as a union of schemas that can be combined."""
@@ -100,43 +102,50 @@ class _CaseExpansion:
 
     def _conjunction(self, branches: Iterable[CanonicalSchema], nesting: int) -> Cases:
         """The values that all branches admit."""
-        parts, subtraction = Conjunction.of(branches), self._subtraction
+        parts = Conjunction.of(branches)
         plain = (self.cases(branch, nesting + 1) for branch in parts.plain)
-        cases = reduce(subtraction.intersection, plain, [self._forms.form_of({})])
+        cases = reduce(intersection, plain, [self._forms.form_of({})])
         for alternatives in parts.one_ofs:
             all_bounds = [self._bounds(schema, nesting + 1) for schema in alternatives]
             cases = self._exactly_one(
-                [
-                    _Bounds(*(subtraction.intersection(cases, bound) for bound in bounds))
-                    for bounds in all_bounds
-                ]
+                [_Bounds(*(intersection(cases, bound) for bound in bounds)) for bounds in all_bounds]
             )
         for negated in parts.negated:
             excluded = self._bounds(negated, nesting + 1).outer
-            cases = subtraction.limited(partial(subtraction.difference, cases, excluded), MAX_CASES)
+            cases = self._subtracted(
+                partial(CaseSubtraction.difference, cases=cases, excluded=excluded), MAX_CASES
+            )
         return cases
 
     def _exactly_one(self, unions: list[_Bounds]) -> Cases:
         """The values that exactly one of the unions admits; some of them where there are too many cases."""
         num_cases = sum(len(union.inner) for union in unions)
         max_cases = min(MAX_CASES, max(MAX_EXACT, num_cases))
-        return self._subtraction.limited(partial(self._without_overlaps, unions), max_cases)
+        return self._subtracted(partial(_without_overlaps, unions), max_cases)
 
-    def _without_overlaps(self, unions: list[_Bounds]) -> Cases:
-        """The values of each union that no other union admits."""
-        cases: Cases = []
-        for index, union in enumerate(unions):
-            others = [case for other in (*unions[:index], *unions[index + 1 :]) for case in other.outer]
-            cases += self._subtraction.difference(union.inner, others)
-        return self._subtraction.distinct(cases)
+    def _subtracted(self, combine: Callable[[CaseSubtraction], Cases], max_cases: int) -> Cases:
+        """What `combine` finds by subtractions. If it has too many cases, only the first of each difference.
+
+        Raises:
+            TooManyCases: these are still too many.
+        """
+        subtraction = CaseSubtraction(self._forms, self._negation_of, max_cases)
+        try:
+            cases = combine(subtraction)
+        except TooManyCases:
+            subtraction = CaseSubtraction(
+                self._forms, self._negation_of, MAX_CASES, takes_first=True, is_narrowed=True
+            )
+            cases = combine(subtraction)
+        self.is_narrowed |= subtraction.is_narrowed
+        return cases
 
     def _bounds(self, schema: CanonicalSchema, nesting: int) -> _Bounds:
         """The expansion for a place where it is subtracted: there, nothing may be missing from it."""
-        was_narrowed, self._subtraction.is_narrowed = self._subtraction.is_narrowed, False
-        cases = self.cases(schema, nesting)
-        is_narrowed = self._subtraction.is_narrowed
-        self._subtraction.is_narrowed |= was_narrowed
-        return _Bounds(cases, self._widened(schema, nesting) if is_narrowed else cases)
+        inner = _CaseExpansion(self._forms, self._negation_of)
+        cases = inner.cases(schema, nesting)
+        self.is_narrowed |= inner.is_narrowed
+        return _Bounds(cases, self._widened(schema, nesting) if inner.is_narrowed else cases)
 
     def _widened(self, schema: CanonicalSchema, nesting: int) -> Cases:
         """Cases that admit all that a schema admits, and more: nothing is subtracted."""
@@ -148,13 +157,22 @@ class _CaseExpansion:
                 return [self._forms.form_of({})]
             case canonical.AllOfView(branches):
                 widened = (self._widened(branch, nesting + 1) for branch in branches)
-                return reduce(self._subtraction.intersection, widened)
+                return reduce(intersection, widened)
             case canonical.AnyOfView(branches) | canonical.OneOfView(branches):
                 return [case for branch in branches for case in self._widened(branch, nesting + 1)]
             case canonical.TypedGroupView(type_name, body):
                 return [self._forms.of_type(type_name, case) for case in self._widened(body, nesting + 1)]
             case _:
                 return [schema]
+
+
+def _without_overlaps(unions: list[_Bounds], subtraction: CaseSubtraction) -> Cases:
+    """The values of each union that no other union admits."""
+    cases: Cases = []
+    for index, union in enumerate(unions):
+        others = [case for other in (*unions[:index], *unions[index + 1 :]) for case in other.outer]
+        cases += subtraction.difference(union.inner, others)
+    return distinct(cases, subtraction.max_cases)
 
 
 def _check_nesting(nesting: int) -> None:

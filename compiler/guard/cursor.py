@@ -23,7 +23,7 @@ from compiler.guard.string_bounds import LengthBound, RemainingLength
 from compiler.regular import charset
 from compiler.regular.utf8 import char_range, chars_of_escape, decode_prefix
 
-_BACKSLASH = 0x5C
+_BACKSLASH = b"\\"
 _UNESCAPED = re.compile(rb'[^"\\]*')
 _SCALAR_END = b",]} \t\n\r"
 _NOTHING = GrowingText()
@@ -96,28 +96,30 @@ class JsonCursor(NamedTuple):
             return self._read_escape(text[at : at + 1]), at + 1
         run = _UNESCAPED.match(text, at)
         assert run is not None
-        scalar, remaining, at = self.scalar, self.remaining, run.end()
-        begins_escape = at < len(text) and text[at] == _BACKSLASH
-        if remaining is not None:
-            remaining = remaining.after(run.group(), begins_escape=begins_escape)
-            if not remaining.can_end(b"\\" if begins_escape else b""):
-                return None, at
-        if self._is_recorded and run.group():
-            scalar += run.group()
-        if begins_escape:
-            after = self._replace(scalar=scalar, escape=b"\\", remaining=remaining, is_after_character=False)
+        characters, at = run.group(), run.end()
+        escape = _BACKSLASH if text.startswith(_BACKSLASH, at) else b""
+        remaining = self.remaining and self.remaining.after(characters, begins_escape=bool(escape))
+        if remaining is not None and not remaining.can_end(escape):
+            return None, at
+        scalar = self.scalar + characters if self._is_recorded else self.scalar
+        if escape:
+            after = self._replace(scalar=scalar, escape=escape, remaining=remaining, is_after_character=False)
             return after, at + 1
         if at < len(text):
             may_end = remaining is None or remaining.is_end
             return (self._after_string(scalar) if may_end else None), at + 1
+        return self._after_characters(characters, scalar, remaining), at
+
+    def _after_characters(
+        self, characters: bytes, scalar: GrowingText, remaining: RemainingLength | None
+    ) -> "JsonCursor | None":
+        """The cursor where a text ends inside the string, after some of its characters."""
         if not self._can_differ(scalar, b"", remaining):
-            return None, at
-        is_after = ends_character(run.group())
-        is_same = (
-            scalar is self.scalar and remaining == self.remaining and is_after == self.is_after_character
-        )
-        after = self._replace(scalar=scalar, remaining=remaining, is_after_character=is_after)
-        return (self if is_same else after), at
+            return None
+        is_after = ends_character(characters)
+        if scalar is self.scalar and remaining == self.remaining and is_after == self.is_after_character:
+            return self
+        return self._replace(scalar=scalar, remaining=remaining, is_after_character=is_after)
 
     def _after_string(self, scalar: GrowingText) -> "JsonCursor | None":
         ended = self._replace(scalar=None, in_string=False, remaining=None, is_after_character=False)
@@ -148,9 +150,8 @@ class JsonCursor(NamedTuple):
         Where it may have more characters, it can: no array holds every text that is one character longer.
         """
         container = self.container
-        if remaining is None or remaining.num_left or container is None or container.is_object:
-            return True
-        if not container.forbids_repeats:
+        is_full = remaining is not None and not remaining.num_left
+        if not is_full or container is None or not container.has_distinct_items:
             return True
         text = bytes(scalar)
         partial = escape or decode_prefix(text)[1]
@@ -261,7 +262,7 @@ class JsonCursor(NamedTuple):
         container = self.container
         if container is None:
             return self._replace(is_complete=True)
-        if not container.is_object and container.forbids_repeats:
+        if container.has_distinct_items:
             value = text.since(len(container.text))
             if value in container.seen:
                 return None
@@ -318,17 +319,21 @@ class JsonCursor(NamedTuple):
     def _seen_elements(self) -> Iterator[SeenElement]:
         """As `seen_elements`, with the character that an incomplete escape has begun still to be written."""
         for container in self.containers:
-            is_innermost = container is self.container
             if container.forbids_repeats and container.seen.size:
-                if is_innermost and self.scalar is None and not self.expects_element:
-                    for seen in container.seen.beginning_with(b"") if container.can_run_out else ():
-                        yield SeenElement(b"," + seen, container.can_run_out, is_begun=False)
-                elif not container.is_object or (is_innermost and (self.is_key or self.scalar is None)):
-                    begun = self._text.since(len(container.text)) + bytes(self.scalar or b"")
-                    for seen in container.seen.beginning_with(begun):
-                        yield SeenElement(seen[len(begun) :], container.can_run_out, is_begun=True)
+                yield from self._seen_in(container)
             if not container.is_recorded:  # no container around compares what is in this one
                 return
+
+    def _seen_in(self, container: OpenContainer) -> Iterator[SeenElement]:
+        """As `_seen_elements`, of one container."""
+        can_run_out, is_innermost = container.can_run_out, container is self.container
+        if is_innermost and self.scalar is None and not self.expects_element:
+            for seen in container.seen.beginning_with(b"") if can_run_out else ():
+                yield SeenElement(b"," + seen, can_run_out, is_begun=False)
+        elif not container.is_object or (is_innermost and (self.is_key or self.scalar is None)):
+            begun = self._text.since(len(container.text)) + bytes(self.scalar or b"")
+            for seen in container.seen.beginning_with(begun):
+                yield SeenElement(seen[len(begun) :], can_run_out, is_begun=True)
 
     @property
     def repetition_state(self) -> object:

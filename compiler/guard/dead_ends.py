@@ -3,7 +3,7 @@
 A guard finds out by trying whether a token leads there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import thread_time
 
 import xgrammar as xgr
@@ -66,30 +66,35 @@ class DeadEndSearch:
         if candidates is None:
             self._is_dead_end[cursor.json.repetition_state] = False
             return False
-        path = [(cursor, candidates)]
+        path = [(cursor, self._steps(cursor, candidates))]
         while path:
             if thread_time() > self._ends_at:
                 self._matcher.rollback(len(path) - 1)
                 raise MatchingTooSlow(MAX_SEARCH_S)
-            before, candidates = path[-1]
-            for token_id, after in candidates:
-                if after is None or self._is_known_dead_end(after):
-                    continue
-                if not reads_token(self._matcher, self._spellings[token_id], before, after):
-                    continue
-                inner = self._follow(token_id, before, after)
-                if inner is None:  # there is a way out, from every point of the path
-                    self._is_dead_end.update((passed.json.repetition_state, False) for passed, _ in path)
-                    self._matcher.rollback(len(path) - 1)
-                    return False
-                path.append((after, inner))
-                break
-            else:  # every continuation from there repeats an element
+            before, steps = path[-1]
+            step = next(steps, None)
+            if step is None:  # every continuation from there repeats an element
                 self._is_dead_end[before.json.repetition_state] = True
                 path.pop()
                 if path:
                     self._matcher.rollback(1)
+                continue
+            token_id, after = step
+            candidates = self._follow(token_id, before, after)
+            if candidates is None:  # there is a way out, from every point of the path
+                self._is_dead_end.update((passed.json.repetition_state, False) for passed, _ in path)
+                self._matcher.rollback(len(path) - 1)
+                return False
+            path.append((after, self._steps(after, candidates)))
         return True
+
+    def _steps(self, before: Cursor, candidates: Candidates) -> Iterator[tuple[int, Cursor]]:
+        """The candidates that the grammar reads, and that are not known to lead to a dead end."""
+        for token_id, after in candidates:
+            if after is None or self._is_known_dead_end(after):
+                continue
+            if reads_token(self._matcher, self._spellings[token_id], before, after):
+                yield token_id, after
 
     def _is_known_dead_end(self, cursor: Cursor) -> bool:
         return cursor.json.can_be_dead_end and self._is_dead_end.get(cursor.json.repetition_state, False)

@@ -62,7 +62,12 @@ class OpenContainer(NamedTuple):
     @property
     def records_values(self) -> bool:
         """Whether the canonical spelling of the values in it is needed."""
-        return self.is_recorded or (self.forbids_repeats and not self.is_object)
+        return self.is_recorded or self.has_distinct_items
+
+    @property
+    def has_distinct_items(self) -> bool:
+        """Whether it is an array that may not repeat an item."""
+        return self.forbids_repeats and not self.is_object
 
     @property
     def and_around(self) -> Iterator["OpenContainer"]:

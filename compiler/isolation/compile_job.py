@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -118,29 +118,22 @@ class CompileJob:
         except RecursionError:
             raise too_deep() from None
 
-    @cached_property
-    def _keys(self) -> dict[str, str]:
-        """The keys that were computed, by the digest of the vocabulary."""
-        return {}
-
-    def keep_key(self, vocabulary: Vocabulary, key: str) -> None:
-        """Take the key of an equal job, which saves hashing this one."""
-        self._keys[vocabulary.digest] = key
-
     def key(self, vocabulary: Vocabulary) -> str:
         """The key of the result: a hash of the job, the version of the rules and the vocabulary.
 
         Raises:
             UnsupportedSchema: the schema is nested too deeply to be written as JSON.
         """
-        if vocabulary.digest not in self._keys:
-            self._keys[vocabulary.digest] = self._hash(vocabulary)
-        return self._keys[vocabulary.digest]
-
-    def _hash(self, vocabulary: Vocabulary) -> str:
         rules = _rules(self.arguments[1] if self.task == "tool" else None)
         content = f"{rules}\n{vocabulary.digest}\n{self._content}"
         return hashlib.sha256(content.encode()).hexdigest()
+
+    def keyed(self, vocabulary: Vocabulary) -> "KeyedJob | UnsupportedSchema":
+        """The job with its key, or the refusal of a schema that has none."""
+        try:
+            return KeyedJob(self.key(vocabulary), self)
+        except UnsupportedSchema as refusal:
+            return refusal
 
     def check(self, limits: CompileLimits) -> None:
         """Check the size before the job goes to a worker; raises UnsupportedSchema."""
@@ -161,6 +154,13 @@ class CompileJob:
         except Exception as error:  # noqa: BLE001 - a fault of the compiler refuses one schema and stops nothing else
             reason = f"{type(error).__name__}: {str(error)[:200]}"
             return _FAULT + json.dumps([reason, _traceback_of(error)]).encode()
+
+
+class KeyedJob(NamedTuple):
+    """A job, and the key of its result."""
+
+    key: str
+    job: CompileJob
 
 
 class CompilerFault(Exception):

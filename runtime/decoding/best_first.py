@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from runtime.decoding.members import OneAfterAnother, is_finished, log_likelihood, log_weight, weight_of
-from runtime.scheduling.sequence import MakeMember, PopulationHost, Sequence, SequenceStatus
+from runtime.scheduling.sequence import PopulationHost, Sequence, SequenceStatus
 from runtime.scheduling.weights import MIN_MASS, Weight
 from runtime.selection import SelectionStrategy
 from runtime.written_token import SampledToken, other_token
@@ -78,8 +78,8 @@ class BestFirst(OneAfterAnother):
     _log_least_gain = 0.0
     """See `LOG_LEAST_GAIN`."""
 
-    def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
-        super().__init__(first, make_member)
+    def __init__(self, first: Sequence, size: int) -> None:
+        super().__init__(first)
         self._num_may_begin = size - 1
         """How many more outputs may be begun."""
         self._current = first
@@ -160,31 +160,23 @@ class BestFirst(OneAfterAnother):
         Forced tokens are weighed as the model computes them, perhaps in several steps. So decisions wait for
         the next sampled token: they must not depend on the size of these steps.
         """
-        current = self._current
-        may_decide, self._has_sampled = self._has_sampled, False
+        current, may_decide = self._current, self._has_sampled
+        self._has_sampled = False
         if is_finished(current):
             if self._best is None or self._log_score(current) > self._log_to_surpass:
                 self._best = current
-        elif not may_decide:
-            return None
-        elif not self._may_win(current) or self._has_to_end():
-            if self._may_win(current):
-                self._pass_over(self._log_score(current))
-            host.drop(current)
-            current.release()
-        elif self._should_write_on(current):
+        elif not may_decide or self._should_write_on(current):
             return None
         else:
-            host.park(current)
-            self._branches.append(_Branch(self._log_score(current), current))
+            self._leave(current, host)
         for branch in [branch for branch in self._branches if branch.log_bound <= self._log_to_surpass]:
             self._forget(branch, host)
         following = max(self._open_branches(), key=_bound_of, default=None)
-        if following is None or self._has_to_end():
-            assert self._best is not None, "the first output is only left for another"
-            return self._select(self._best, self._num_begun, is_exact=self._is_proven(self._best))
-        self._write(following, host)
-        return None
+        if following is not None and not self._has_to_end():
+            self._write(following, host)
+            return None
+        assert self._best is not None, "the first output is only left for another"
+        return self._select(self._best, self._num_begun, is_exact=self._is_proven(self._best))
 
     @property
     def _log_to_surpass(self) -> float:
@@ -218,10 +210,27 @@ class BestFirst(OneAfterAnother):
         return (self._best is None and is_last) or self._log_score(output) > self._log_to_surpass
 
     def _should_write_on(self, output: Sequence) -> bool:
-        """Whether no branch is far better than an output. What the budget closer completes is never left."""
+        """Whether an output may win in time, and no branch is far better.
+
+        What the budget closer completes is never left for a branch.
+        """
+        if not self._may_win(output) or self._has_to_end():
+            return False
         if output.closed_by is not None or self._is_late():
             return True
         return all(b.log_bound <= self._log_score(output) + LOG_FAR for b in self._open_branches())
+
+    def _leave(self, output: Sequence, host: PopulationHost) -> None:
+        """Keep an output as a branch for later, if it may win and there is time; else drop it."""
+        may_win, log_score = self._may_win(output), self._log_score(output)
+        if may_win and not self._has_to_end():
+            host.park(output)
+            self._branches.append(_Branch(log_score, output))
+            return
+        if may_win:
+            self._pass_over(log_score)
+        host.drop(output)
+        output.release()
 
     def _open_branches(self) -> list[_Branch]:
         """The branches that may be written; if it is late, only outputs that were begun, or else all."""

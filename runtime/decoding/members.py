@@ -1,9 +1,10 @@
-"""What populations ask of their members: their weights, and whether they are done."""
+"""What kinds of populations share: how members are begun, their weights, and whether they are done."""
 
 import math
 import time
+from collections.abc import Callable
 
-from runtime.scheduling.sequence import MakeMember, Population, Sequence, SequenceStatus
+from runtime.scheduling.sequence import Population, Sequence, SequenceStatus
 from runtime.scheduling.weights import Weight
 
 DECISIONS = 2**31
@@ -13,12 +14,15 @@ SELECTION = 2**32 - 1
 MAX_BUDGETS = 2
 """Once so many times the budget of one answer are written, no further member begins."""
 
+MakeMember = Callable[[int, int], Sequence]
+"""Makes a member: the request's sequence with the seed of a number, and a budget of tokens."""
+
 
 class OneAfterAnother(Population):
     """A population whose members are written one after another, while there is time for one more."""
 
-    def __init__(self, first: Sequence, make_member: MakeMember) -> None:
-        super().__init__(first, make_member)
+    def __init__(self, first: Sequence) -> None:
+        super().__init__(first)
         self._num_begun = 1
         self._half_time = (time.monotonic() + first.deadline) / 2
 
@@ -31,6 +35,22 @@ class OneAfterAnother(Population):
         """Whether half of the choice's time has passed, or `MAX_BUDGETS` budgets are written."""
         num_written = sum(member.num_written for member in self.members)
         return time.monotonic() >= self._half_time or num_written >= MAX_BUDGETS * self.first.max_tokens
+
+
+class DrawnTogether(Population):
+    """A population of `size` members that are written at the same time."""
+
+    def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
+        super().__init__(first)
+        self._size = self.num_together = size
+        self._make_member = make_member
+
+    def _add_member(self) -> Sequence:
+        """Add a new member, which has written nothing yet."""
+        member = self._make_member(len(self.members), self.first.max_tokens)
+        member.population = self
+        self.members.append(member)
+        return member
 
 
 def log_weight(sequence: Sequence) -> float:

@@ -5,6 +5,8 @@ import math
 from runtime.decoding.members import (
     DECISIONS,
     SELECTION,
+    DrawnTogether,
+    MakeMember,
     chosen_by_weight,
     effective_size,
     is_done,
@@ -14,11 +16,11 @@ from runtime.decoding.members import (
     weight_shares,
 )
 from runtime.decoding.sampling import seeded_uniform
-from runtime.scheduling.sequence import MakeMember, Population, PopulationHost, Sequence, SequenceStatus
+from runtime.scheduling.sequence import PopulationHost, Sequence, SequenceStatus
 from runtime.selection import SelectionStrategy
 
 
-class Particles(Population):
+class Particles(DrawnTogether):
     """Draws `size` sequences together, token by token, and selects one in proportion to the weights.
 
     Whenever all particles have drawn a token, the effective sample size is computed: `1 / sum(share ** 2)`,
@@ -32,8 +34,7 @@ class Particles(Population):
     strategy: SelectionStrategy = "particles"
 
     def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
-        super().__init__(first, make_member)
-        self._size = self.num_together = size
+        super().__init__(first, size, make_member)
         self._num_drawn = 0
         """How many tokens every particle that is not done has drawn."""
 

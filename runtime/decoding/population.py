@@ -11,9 +11,10 @@ searches for the model's best output replace them (`runtime.decoding.best_first`
 """
 
 from runtime.decoding.best_first import LikelyOrFaithful, MostLikely
+from runtime.decoding.members import MakeMember
 from runtime.decoding.particles import Particles
 from runtime.decoding.rejection_sampling import RejectionSampling
-from runtime.scheduling.sequence import MakeMember, Population, Sequence
+from runtime.scheduling.sequence import Population, Sequence
 from runtime.selection import Selection
 
 
@@ -21,9 +22,9 @@ def population_of(first: Sequence, selection: Selection, make_member: MakeMember
     """The population that begins with a sequence; None if that is the only one."""
     if selection.size == 1:
         return None
-    kind: type[Population]
     if selection.strategy == "accept":
         kind = LikelyOrFaithful if first.sampling.is_greedy else RejectionSampling
-    else:
-        kind = MostLikely if first.sampling.is_greedy else Particles
-    return kind(first, selection.size, make_member)
+        return kind(first, selection.size)
+    if first.sampling.is_greedy:
+        return MostLikely(first, selection.size)
+    return Particles(first, selection.size, make_member)

@@ -13,7 +13,7 @@ from runtime.decoding.members import (
     weight_shares,
 )
 from runtime.decoding.sampling import draw_seed, seeded_uniform
-from runtime.scheduling.sequence import MakeMember, PopulationHost, Sequence
+from runtime.scheduling.sequence import PopulationHost, Sequence
 from runtime.selection import SelectionStrategy
 from runtime.written_token import SampledToken
 
@@ -41,8 +41,8 @@ class RejectionSampling(OneAfterAnother):
 
     strategy: SelectionStrategy = "accept"
 
-    def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
-        super().__init__(first, make_member)
+    def __init__(self, first: Sequence, size: int) -> None:
+        super().__init__(first)
         self._seeds = [draw_seed(first.seed, number) for number in range(size)]
         self._open = list(self._seeds)
         """The draws that are not given up."""

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -285,11 +285,6 @@ class Sequence:
         self.finish_reason = reason
 
 
-MakeMember = Callable[[int, int], Sequence]
-"""Makes a member of a population: the request's sequence with the seed of a number, and a budget of
-tokens."""
-
-
 class PopulationHost(Protocol):
     """What a population asks of its engine (`runtime.decoding.engine_populations`)."""
 
@@ -328,11 +323,10 @@ class Population(ABC):
     num_together = 1
     """How many members draw at the same time."""
 
-    def __init__(self, first: Sequence, make_member: MakeMember) -> None:
+    def __init__(self, first: Sequence) -> None:
         self.first = first
         self.members = [first]
         self.is_over = self.has_output = False
-        self._make_member = make_member
         self._num_dropped_computed = self._num_dropped_written = 0
         """Tokens of former members."""
         self._written: defaultdict[Sequence, list[WrittenToken]] = defaultdict(list)
@@ -366,13 +360,6 @@ class Population(ABC):
         """Add a copy of a member, which has written what that has written."""
         self.members.append(twin)
         self._written[twin] = list(self._written[sequence])
-
-    def _add_member(self) -> Sequence:
-        """Add a new member, which has written nothing yet."""
-        member = self._make_member(len(self.members), self.first.max_tokens)
-        member.population = self
-        self.members.append(member)
-        return member
 
     def _select(
         self,

@@ -2,22 +2,18 @@
 
 from dataclasses import replace
 
-from runtime.decoding.members import is_finished, log_likelihood
-from runtime.scheduling.sequence import MakeMember, Population, PopulationHost, Sequence
+from runtime.decoding.members import DrawnTogether, is_finished, log_likelihood
+from runtime.scheduling.sequence import PopulationHost, Sequence
 from runtime.selection import SelectionStrategy
 
 
-class BestOf(Population):
+class BestOf(DrawnTogether):
     """Draws `size` sequences, and selects the one that is most likely for the model.
 
     At temperature 0, the first sequence takes the best tokens, and the others are drawn at temperature 1.
     """
 
     strategy: SelectionStrategy = "particles"
-
-    def __init__(self, first: Sequence, size: int, make_member: MakeMember) -> None:
-        super().__init__(first, make_member)
-        self._size = self.num_together = size
 
     def advance(self, host: PopulationHost) -> Sequence | None:
         """Begin all members, and select one when they are finished."""
