@@ -52,6 +52,9 @@ class Closable(Protocol):
     def after(self, token_id: int, token: bytes) -> "Closable | None":
         """The position after a token; None if it does not fit."""
 
+    def must_compile(self, token: bytes) -> bool:
+        """Whether the grammar of a tool must be compiled for an output that goes on with a token."""
+
     def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """Bytes that complete the output: the shortest for each tool or message that may follow.
 
@@ -82,6 +85,10 @@ class ParsedText:
         """The position after a token; None if it does not fit."""
         recogniser = self.recogniser.fork()
         return ParsedText(recogniser) if recogniser.advance(token) else None
+
+    def must_compile(self, token: bytes) -> bool:  # noqa: ARG002 - the protocol's
+        """The grammar of the text is compiled."""
+        return False
 
     def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the text."""
@@ -193,7 +200,12 @@ class Closer:
         return self._admits(token_id, remaining, SearchBudget(_ATTEMPTS_WRITING, _BYTES_WRITING))
 
     def admits_at_once(self, token_id: int, remaining: int) -> bool | None:
-        """What `admits` says, as far as an event loop may find out; None if a thread should."""
+        """What `admits` says, as far as an event loop may find out; None if a thread should.
+
+        A thread should also follow the output into a tool whose grammar is not compiled yet.
+        """
+        if self._here.position.must_compile(self._tokens[token_id]):
+            return None
         budget = SearchBudget(_ATTEMPTS_ON_LOOP, _BYTES_ON_LOOP, _GUARDED_BYTES_ON_LOOP)
         is_admitted = self._admits(token_id, remaining, budget)
         return None if not is_admitted and budget.has_given_up else is_admitted

@@ -248,6 +248,15 @@ class DispatchState:
             return onward, None
         return onward[: len(onward) - self._headers.num_lookahead], self._headers.targets[low]
 
+    def only_target(self, text: bytes) -> HeaderTarget | None:
+        """The target that `text`, read in this state, leads to; None if it can lead to others."""
+        after = self.step(text)
+        if isinstance(after, HeaderMatch):
+            return after.target
+        low, high = self._reach(text)
+        targets = self._headers.targets[low:high]
+        return targets[0] if targets and targets[0] == targets[-1] else None
+
     def mask(self, text: bytes) -> SparseMask:
         """The tokens that may follow `text`."""
         mask = self._masks.get(text)

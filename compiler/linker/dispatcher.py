@@ -74,6 +74,11 @@ class Dispatcher(ABC):
         forced, target = state.forced(text)
         return forced + self.units[target].forced_start if isinstance(target, str) else forced
 
+    def must_compile(self, state: DispatchState, text: bytes) -> bool:
+        """Whether `text`, read in a state, leads to one tool only, whose unit is not compiled yet."""
+        target = state.only_target(text)
+        return isinstance(target, str) and not self.units[target].is_compiled
+
     @property
     def after_call(self) -> DispatchState:
         """The state that follows every call."""

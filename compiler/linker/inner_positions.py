@@ -189,6 +189,10 @@ class ParsedUnit:
                 return self.dispatcher.enter(self.dispatcher.after_call, token[end:])
         raise AssertionError("a token was read byte by byte but not whole")
 
+    def must_compile(self, token: bytes) -> bool:  # noqa: ARG002 - the protocol's
+        """The grammar of the call is compiled."""
+        return False
+
     def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes the call, and the closing."""
         texts = self.recogniser.completions(budget, self.shortest)

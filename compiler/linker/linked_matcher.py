@@ -149,6 +149,10 @@ class Position(ABC):
     def accept(self, token_id: int, token: bytes) -> "Position | None":
         """The position after a token that is no stop token; None if the token is not allowed."""
 
+    def must_compile(self, token: bytes) -> bool:  # noqa: ARG002 - few tokens begin a call
+        """See `Closable.must_compile`."""
+        return False
+
     def fork(self) -> "Position":
         """This position, for another matcher to go on from."""
         return self

@@ -108,6 +108,10 @@ class BeforeThought(Position):
             return answer
         return replace(answer, parts=(*self.pending_parts(), *answer.parts))
 
+    def must_compile(self, token: bytes) -> bool:
+        """See `Closable.must_compile`."""
+        return self.answer.must_compile(token)
+
     def fork(self) -> "BeforeThought":
         """This position, for another matcher to go on from: the answer's matcher advances in place."""
         return replace(self, answer=self.answer.fork())
@@ -262,6 +266,10 @@ class InFixedText(Position):
         """The position after a token; None if the token is not allowed."""
         return self.dispatcher.enter(self.state, self.read + token)
 
+    def must_compile(self, token: bytes) -> bool:
+        """See `Closable.must_compile`."""
+        return self.dispatcher.must_compile(self.state, self.read + token)
+
     def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """The rest of the closing, or of a header, and what follows it."""
         return completions_after(self.dispatcher, self.state, self.read, budget)
@@ -302,6 +310,10 @@ class AtCallOrAnswer(Position):
         if calls is None or answer is None:
             return calls or answer  # whatever was read before is text only in the answer's parts
         return AtCallOrAnswer(self.dispatcher, self.start, read, answer)
+
+    def must_compile(self, token: bytes) -> bool:
+        """See `Closable.must_compile`."""
+        return self.dispatcher.must_compile(self.start.calls, self.read + token)
 
     def completions(self, budget: SearchBudget) -> Iterator[bytes]:
         """What completes an answer, and the shortest calls."""

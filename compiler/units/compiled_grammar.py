@@ -43,6 +43,11 @@ class CompiledGrammar:
         """Compile the grammar now, if that was not done yet; raises UnsupportedGrammar."""
         _ = self.compiled
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether that was done yet; it may take a tenth of a second."""
+        return "compiled" in vars(self)
+
     @cached_property
     def guard(self) -> Guard | None:
         """The guard, which enforces what the rules cannot; None if they enforce everything."""

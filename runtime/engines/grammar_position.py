@@ -69,7 +69,7 @@ class GrammarPosition:
         return self.closer is None or self.closer.admits(token_id, remaining)
 
     def takes_long(self, token_id: int, remaining: int) -> bool:
-        """Whether it takes long to find out what `admits` returns."""
+        """Whether it takes long to find out what `admits` returns, or to follow the output there."""
         if self.closer is None or not self.has(token_id):
             return False
         return self.closer.admits_at_once(token_id, remaining) is None

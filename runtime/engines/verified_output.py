@@ -163,6 +163,7 @@ class VerifiedOutput:
     def follow(self, draft: Draft) -> None:
         """Write the output as a draft, without a mask; call this before anything is written."""
         self.position.follow(draft)
+        self._may_search = True  # each token is looked for in its mask, and no closer tells what takes long
         self._num_rescued = None
         self._draft = draft
 
@@ -179,7 +180,7 @@ class VerifiedOutput:
 
         Neighbouring deltas of the same text or call are joined, so that what came together is sent together.
         Unless it `may_search`, it stops before a token after which a completion takes long to find, and
-        `needs_search` tells.
+        `needs_search` tells. The same holds for one that leads into a tool whose grammar is not compiled.
 
         Raises:
             GrammarTooSlow: following the grammar has taken too long.
@@ -270,7 +271,7 @@ class VerifiedOutput:
         return []
 
     def _takes_long(self, token: SampledToken) -> bool:
-        """Whether it takes long to find out if the output can be completed after a token."""
+        """Whether it takes long to follow the output to a token, or to find out if it can be completed."""
         return self.position.takes_long(token.token_id, self.remaining)
 
     def _is_allowed(self, token_id: int) -> bool:

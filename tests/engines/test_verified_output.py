@@ -1,16 +1,27 @@
 """A verified output tells a token that its grammar refuses from one that its budget has no room for."""
 
-import pytest
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
-from compiler.prepared_vocabulary import prepare
-from compiler.schema import compile_schema
+import pytest
+from remote_engines import TOOLS
+
+from compiler import ResponseFormat, compile_format, compile_schema, compile_toolset
+from compiler.linker.linker import link
+from compiler.prepared_vocabulary import Backend, prepare
+from compiler.units.unit import Unit
+from runtime.draft import Draft
 from runtime.engines import verified_output
+from runtime.engines.delivery import ChoiceDelivery, deliver_verified
 from runtime.engines.verified_output import Verification, VerifiedOutput
+from runtime.event_queue import EventQueue
 from runtime.request import GenerationRequest
 from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken
+from toolspecs.tool import ChoiceMode, ToolChoice
 
 SCHEMA = {"enum": ["ab", "abcdefghij"]}
+CALL = b'<tool_call>\n{"name": "set_color", "arguments": {"color": "red"}}\n</tool_call>'
 DISTINCT = {"type": "array", "uniqueItems": True, "items": {"enum": ["a", "b"]}}
 
 
@@ -103,3 +114,42 @@ def test_an_output_is_verified_in_a_thread_where_a_guard_may_have_to_search():
         prepared = prepare(None)
         verification = Verification(prepared, TokenBytes(prepared.vocabulary))
         assert VerifiedOutput(request, 0, [], 9, verification, is_thinking=False).is_slow == may_search
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_answer", "is_draft"),
+    [("required", False, False), ("auto", False, False), ("auto", True, False), ("required", False, True)],
+)
+async def test_a_tool_is_compiled_in_a_thread(monkeypatch, mode, has_answer, is_draft):
+    """A unit from the store is compiled when a call of its tool begins, which would stop the event loop."""
+    compiled_in = []
+    compile_grammar = Backend.compile_grammar
+
+    def noted(self, grammar):
+        compiled_in.append(threading.current_thread())
+        return compile_grammar(self, grammar)
+
+    output = an_output_of_stored_tools(mode, has_answer=has_answer)
+    if is_draft:
+        output.follow(Draft())
+    monkeypatch.setattr(Backend, "compile_grammar", noted)
+    with ThreadPoolExecutor(1) as threads:
+        for byte in CALL:
+            await deliver_verified(
+                output, [SampledToken(byte)], ChoiceDelivery(EventQueue(1)), threads.submit
+            )
+    assert bytes(output.ids) == CALL
+    assert len(compiled_in) == 1
+    assert threading.main_thread() not in compiled_in
+
+
+def an_output_of_stored_tools(mode, *, has_answer):
+    """An output over single bytes that may call tools whose units have just been read from a store."""
+    prepared = prepare(None)
+    written = compile_toolset(TOOLS, syntax="hermes")
+    units = {name: Unit.from_bytes(unit.to_bytes(), prepared) for name, unit in written.units.items()}
+    answer = compile_format(ResponseFormat("pattern", "<(?:tool|b)(?: a)*")) if has_answer else None
+    grammar = link(units, written.syntax, prepared, ToolChoice(ChoiceMode(mode)), answer=answer)
+    request = GenerationRequest("r", "m", (), constraint=grammar)
+    verification = Verification(prepared, TokenBytes(prepared.vocabulary))
+    return VerifiedOutput(request, 0, [], 200, verification, is_thinking=False)
