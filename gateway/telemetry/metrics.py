@@ -173,7 +173,7 @@ DRAFTS = Metric(
     "callgate.drafts",
     Kind.COUNTER,
     "{draft}",
-    "Answers drawn exactly or proven best (taken), and unused drafts, by where they left the grammar.",
+    "Answers drawn exactly or proven best (`taken`), and unused drafts, by where they left the grammar.",
     (*_MODEL, DRAFT_END),
 )
 MASS_REMOVED = Metric(
