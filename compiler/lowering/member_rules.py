@@ -115,8 +115,8 @@ class MemberRules:
     def _shared(self, member: Member) -> Member:
         """A member whose texts are rules, which other objects with the same member refer to, too."""
         rules, decisive = self.lowering.rules, member.decisive
-        shared = None if decisive is None else rules.inlinable("member", decisive)
-        return replace(member, text=rules.inlinable("member", member.text), decisive=shared)
+        shared = None if decisive is None else rules.inlinable(decisive)
+        return replace(member, text=rules.inlinable(member.text), decisive=shared)
 
     def _is_flat(self) -> bool:
         if self.choices.has_decisive or not self.choices.are_independent:
