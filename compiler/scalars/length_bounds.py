@@ -132,30 +132,42 @@ def bounded_by_count(
         TooManyStates: there would be too many states, or they would cost too much.
     """
     suffixes_of = _suffixes(dfa, [_targets(dfa, row) for row in dfa.table])
+    targets_of = _pruned_targets(dfa)
+    max_count = low if high is None else high
+
+    def targets(state: CountedState) -> dict[CountedState, Ranges]:
+        """Where one more character leads."""
+        number, count = state
+        if number in suffixes_of or (high is not None and count == high):
+            return {}
+        return {(target, min(count + 1, max_count)): ranges for target, ranges in targets_of[number].items()}
+
+    def suffix(state: CountedState) -> Suffix:
+        number, count = state
+        return suffixes_of[number].within(low - count, None if high is None else high - count)
+
+    transitions = {START: targets(START)}
+    queue = [START]
+    for state in queue:
+        new = [target for target in transitions[state] if target not in transitions]
+        transitions |= {target: targets(target) for target in new}
+        queue += new
+        if len(queue) > MAX_STATES:
+            raise TooManyStates
+    suffixes = {state: suffix(state) for state in transitions if state[0] in suffixes_of}
+    suffixes = {state: rest for state, rest in suffixes.items() if not rest.is_empty}
+    accepting = {s for s in transitions if s[0] in dfa.accepting and s[0] not in suffixes_of and s[1] >= low}
+    bounded = _trimmed(transitions, accepting, suffixes)
+    return _checked_cost(bounded, max_cost if high is None else MAX_COST_OF_BOUND)
+
+
+def _pruned_targets(dfa: Dfa) -> list[dict[int, Ranges]]:
+    """The characters that lead to each target of each state, without redundant ones; hubs have loops."""
     rows, hubs = prune_transitions(dfa)
     targets_of = [_targets(dfa, row) for row in rows]
     for hub in hubs:
         targets_of[hub][hub] = charset.union(*targets_of[hub].values())
-    max_count = low if high is None else high
-    suffixes: dict[CountedState, Suffix] = {}
-    transitions: dict[CountedState, dict[CountedState, Ranges]] = {}
-    queue, seen = [START], {START}
-    for state in queue:
-        number, count = state
-        transitions[state] = {}
-        if number in suffixes_of:
-            suffixes[state] = suffixes_of[number].within(low - count, None if high is None else high - count)
-        elif high is None or count < high:
-            transitions[state] = {(t, min(count + 1, max_count)): s for t, s in targets_of[number].items()}
-        new = [target for target in transitions[state] if target not in seen]
-        seen.update(new)
-        queue += new
-        if len(queue) > MAX_STATES:
-            raise TooManyStates
-    suffixes = {state: suffix for state, suffix in suffixes.items() if not suffix.is_empty}
-    accepting = {s for s in transitions if s[0] in dfa.accepting and s[0] not in suffixes_of and s[1] >= low}
-    bounded = _trimmed(transitions, accepting, suffixes)
-    return _checked_cost(bounded, max_cost if high is None else MAX_COST_OF_BOUND)
+    return targets_of
 
 
 def other_than(texts: Iterable[str]) -> BoundedAutomaton:
