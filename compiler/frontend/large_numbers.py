@@ -124,7 +124,6 @@ def _is_double(number: int) -> bool:
 
 
 def _large_numbers(value: Any) -> Iterator[int | float | Decimal]:
-    """Every large number in a value."""
     stack = [value]
     while stack:
         match stack.pop():
