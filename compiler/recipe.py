@@ -6,7 +6,7 @@ inside an inference engine.
 >>> keys = [("pay", "5f0c"), ("search", "91ab")]
 >>> only_pay = ToolChoice.named("pay")
 >>> recipe = GrammarRecipe.of_tools(
-...     keys, vocabulary="d3", syntax="hermes", tool_choice=only_pay, is_parallel=False
+...     keys, vocabulary="d3", syntax="hermes", tool_choice=only_pay, is_parallel=False, answer=None
 ... )
 >>> recipe.tools
 (('pay', '5f0c'),)
@@ -62,7 +62,7 @@ class GrammarRecipe:
         syntax: str,
         tool_choice: ToolChoice,
         is_parallel: bool,
-        answer: FormatKey | None = None,
+        answer: FormatKey | None,
     ) -> "GrammarRecipe":
         """The recipe of calls under a tool choice; tools that it leaves out are left out here."""
         if tool_choice.allowed is not None:

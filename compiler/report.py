@@ -66,7 +66,6 @@ class EnforcementReport:
         object.__setattr__(self, "ignored", tuple(ignored[:MAX_IGNORED]))
 
     def __iter__(self) -> Iterator[ReportEntry]:
-        """The entries."""
         return iter(self.entries)
 
     @property

@@ -32,7 +32,6 @@ class ResponseFormat:
     content: Any
 
     def __post_init__(self) -> None:
-        """Check the kind."""
         assert self.kind == SCHEMA or self.kind in _LOWERINGS, f"no response format is called {self.kind!r}"
 
 

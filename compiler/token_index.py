@@ -180,7 +180,6 @@ class TokenSet:
         return others
 
     def __len__(self) -> int:
-        """The number of ids."""
         return len(self._ids)
 
     def remove(self, row: Row) -> None:

@@ -52,7 +52,6 @@ class EngineSettings:
     """Applies to requests that set none, and where `GenerationRequest.selection_or` says."""
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         for name in (
             "page_size",
             "kv_bytes",

@@ -9,12 +9,12 @@ Many generators write names of types into references as they are: `#/$defs/Page<
 that, but it is no URI, and `jsonschema_rs` refuses it. So such characters are percent-encoded, and no others.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from compiler.errors import UnsupportedSchema
@@ -85,34 +85,65 @@ def with_definitions(document: Any, documents: Mapping[str, Any]) -> DefinedSche
     return _with_valid_references(_with_moved_schemas(document, documents))
 
 
+class _Link(NamedTuple):
+    """A reference by pointer: where the schema is that has it, its keyword, and the pointer of its target."""
+
+    pointer: str
+    keyword: str
+    target: str
+
+
+@dataclass(frozen=True)
+class _ReachedSchemas:
+    """The schemas by pointer that keywords hold or references reach, and the references between them.
+
+    `placed` are the pointers at which keywords hold schemas, and `moved` those that become definitions.
+    """
+
+    schemas: Mapping[str, Mapping[str, Any]]
+    links: Sequence[_Link]
+    placed: Collection[str]
+    moved: Sequence[str]
+
+    @classmethod
+    def of(cls, references: References) -> "_ReachedSchemas":
+        """Those of some documents: what references reach may refer to more."""
+        schemas = dict(located_in_all(references.document, references.documents))
+        placed = frozenset(schemas)
+        links: list[_Link] = []
+        moved: dict[str, None] = {}
+        pending = list(schemas.items())
+        while pending:
+            for link in _links_of(references, *pending.pop()):
+                links.append(link)
+                if (renamed := _renamed_place(link.target)) in placed:
+                    moved[renamed] = None
+                elif link.target not in schemas and isinstance(references.at(link.target), dict):
+                    moved[link.target] = None
+                    reached = dict(located(references.at(link.target), link.target))
+                    pending += [(at, inner) for at, inner in reached.items() if at not in schemas]
+                    schemas |= reached
+        return cls(schemas, links, placed, list(moved))
+
+
 def _with_moved_schemas(document: Any, documents: Mapping[str, Any]) -> DefinedSchema:
-    references = References(document, documents)
-    schemas = dict(located_in_all(document, documents))
-    roots, placed = {"", *map(document_pointer, documents)}, frozenset(schemas)
-    links: list[tuple[str, str, str]] = []
-    moved: dict[str, None] = {}
-    pending = list(schemas.items())
-    while pending:
-        pointer, schema = pending.pop()
-        for keyword, target in _pointer_references(references, pointer, schema):
-            links.append((pointer, keyword, target))
-            if (renamed := _renamed_place(target)) in placed:
-                moved[renamed] = None
-            elif target not in schemas and isinstance(references.at(target), dict):
-                moved[target] = None
-                reached = dict(located(references.at(target), target))
-                pending += [(at, inner) for at, inner in reached.items() if at not in schemas]
-                schemas |= reached
-    if not moved or not all(map(_can_hold_definitions, (document, *documents.values()))):
+    linked = _ReachedSchemas.of(References(document, documents))
+    if not linked.moved or not all(map(_can_hold_definitions, (document, *documents.values()))):
         return DefinedSchema(document, documents)
-    moved_in = {split_uri(place)[0]: place for place in moved}
-    for pointer, schema in schemas.items():
+    _check_bases(linked, roots={"", *map(document_pointer, documents)})
+    return _defined(document, documents, linked)
+
+
+def _check_bases(linked: _ReachedSchemas, roots: Collection[str]) -> None:
+    """Refuse to move schemas within a document where some references are relative to one below the root."""
+    moved_in = {split_uri(place)[0]: place for place in linked.moved}
+    for pointer, schema in linked.schemas.items():
         place = moved_in.get(split_uri(pointer)[0])
         if place is not None and pointer not in roots and _is_base(schema):
-            refused, keyword, _ = next(reference for reference in links if reference[2] == place)
+            refused = next(link for link in linked.links if link.target == place)
             reason = f"leads to a place where no keyword holds schemas, but {pointer} has an `$id` of its own"
-            raise UnsupportedSchema(child(refused, keyword), keyword, reason, _MOVE)
-    return _defined(document, documents, links, list(moved), placed)
+            at = child(refused.pointer, refused.keyword)
+            raise UnsupportedSchema(at, refused.keyword, reason, _MOVE)
 
 
 def _renamed_place(pointer: str) -> str | None:
@@ -152,47 +183,44 @@ def _invalid_references(content: Any) -> Iterator[tuple[dict[str, Any], str, str
                     yield schema, keyword, valid
 
 
-def _pointer_references(
-    references: References, pointer: str, schema: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    """The references by pointer of one schema: the keyword, and the pointer of the target."""
+def _links_of(references: References, pointer: str, schema: Mapping[str, Any]) -> Iterator[_Link]:
+    """The references by pointer of one schema."""
     for keyword, uri in references_of(schema):
         is_pointer = unquote(uri.partition("#")[2]).startswith("/")
         if is_pointer and (target := references.target(pointer, uri)) is not None:
             other, inner = split_uri(target)
-            yield keyword, child(document_pointer(other), *pointer_keys(inner))
+            yield _Link(pointer, keyword, child(document_pointer(other), *pointer_keys(inner)))
 
 
-def _defined(
-    document: Any,
-    documents: Mapping[str, Any],
-    links: list[tuple[str, str, str]],
-    moved: list[str],
-    placed: Collection[str],
-) -> DefinedSchema:
-    """The documents with definitions for the schemas at `moved`; `links` are all references.
+def _defined(document: Any, documents: Mapping[str, Any], linked: _ReachedSchemas) -> DefinedSchema:
+    """The documents with definitions for the schemas that are moved.
 
     References change only in the definitions, and in schemas that are `placed` where keywords hold schemas: a
     schema that is moved may also be data, such as a listed value.
     """
     document, documents = deepcopy(document), deepcopy(dict(documents))
     result, moving = References(document, documents), References(deepcopy(document), deepcopy(documents))
-    written_at = _named(moved, result)
+    written_at = _named(linked.moved, result)
     definitions = {place: definition for definition, place in written_at.items()}
-    for pointer, keyword, target in links:
+    for pointer, keyword, target in linked.links:
         if (around := _place_of(target, definitions)) is not None:
             moved_target = definitions[around] + target.removeprefix(around)
-            for documents_of in (result, moving) if pointer in placed else (moving,):
+            for documents_of in (result, moving) if pointer in linked.placed else (moving,):
                 documents_of.at(pointer)[keyword] = _reference(result, pointer, moved_target)
     for definition, place in written_at.items():
         uri, inner = split_uri(definition)
         root_definitions = result.at(document_pointer(uri)).setdefault(_DEFS, {})
-        schema = root_definitions[pointer_keys(inner)[1]] = deepcopy(moving.at(place))
-        for part in inside(schema):  # names lead to what was written, if to anything
-            for keyword in _NAMES:
-                if isinstance(part.get(keyword), str):
-                    del part[keyword]
+        root_definitions[pointer_keys(inner)[1]] = _unnamed(deepcopy(moving.at(place)))
     return DefinedSchema(document, documents, written_at)
+
+
+def _unnamed(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema, from which names are removed: they lead to what was written, if to anything."""
+    for part in inside(schema):
+        for keyword in _NAMES:
+            if isinstance(part.get(keyword), str):
+                del part[keyword]
+    return schema
 
 
 def _named(places: Iterable[str], references: References) -> dict[str, str]:

@@ -38,28 +38,30 @@ def check_endless_evaluation(document: Any, documents: Mapping[str, Any]) -> Non
     parts = (document, *documents.values())
     if not any(_unevaluated_keyword(schema) for part in parts for schema in inside(part)):
         return
-    alternatives: dict[str, list[str]] = {}
-    """The pointers of the alternatives that each schema with `unevaluated*` looks at."""
+    looking = dict(_looking(document, documents))
     inside_of: dict[str, list[str]] = {}
-    """Those schemas that are inside each schema."""
-    keywords: dict[str, str] = {}
-    for pointer, reached in applied_to_same_value(document, documents):
-        if (keyword := _unevaluated_keyword(reached[pointer])) is not None:
-            keywords[pointer] = keyword
-            divided = (_divided(place, schema) for place, schema in reached.items())
-            alternatives[pointer] = list(chain.from_iterable(divided))
-            for around in _around(pointer):
-                inside_of.setdefault(around, []).append(pointer)
+    for pointer in looking:
+        for around in _around(pointer):
+            inside_of.setdefault(around, []).append(pointer)
     successors = {
-        pointer: [inner for place in places for inner in inside_of.get(place, ())]
-        for pointer, places in alternatives.items()
+        pointer: [inner for place in alternatives for inner in inside_of.get(place, ())]
+        for pointer, (_, alternatives) in looking.items()
     }
     for component in strongly_connected_components(successors):
         pointer = min(component)
         if len(component) > 1 or pointer in successors[pointer]:
+            keyword, _ = looking[pointer]
             reason = "is inside an alternative of the schema that it looks at, so what it says has no end"
             suggestion = "Write it beside the keywords that it looks at, not beside a reference."
-            raise UnsupportedSchema(child(pointer, keywords[pointer]), keywords[pointer], reason, suggestion)
+            raise UnsupportedSchema(child(pointer, keyword), keyword, reason, suggestion)
+
+
+def _looking(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, list[str]]]]:
+    """Pointers of the schemas with `unevaluated*`, with that keyword and the alternatives it looks at."""
+    for pointer, reached in applied_to_same_value(document, documents):
+        if (keyword := _unevaluated_keyword(reached[pointer])) is not None:
+            divided = (_divided(place, schema) for place, schema in reached.items())
+            yield pointer, (keyword, list(chain.from_iterable(divided)))
 
 
 def _unevaluated_keyword(schema: Mapping[str, Any]) -> str | None:

@@ -12,6 +12,7 @@ the specification and to ajv, but does to Python's `jsonschema` and to jsonschem
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from compiler.errors import UnsupportedSchema
@@ -39,24 +40,29 @@ def check_evaluated_properties(document: Any, documents: Mapping[str, Any]) -> N
         return
     has_negation = any(schema.keys() & _NEGATING for part in parts for schema in inside(part))
     for pointer, reached in applied_to_same_value(document, documents):
-        outer = reached[pointer]
-        if "unevaluatedItems" in outer:
-            for place in (place for place, schema in reached.items() if "contains" in schema):
-                raise _refusal(child(place, "contains"), "contains")
-        if "unevaluatedProperties" not in outer:
-            continue
-        if has_negation and isinstance(outer["unevaluatedProperties"], dict):
-            raise _refusal(child(pointer, "unevaluatedProperties"), "unevaluatedProperties")
-        for place, keyword in _evaluating(pointer, reached):
+        for place, keyword in _disputed(pointer, reached, has_negation=has_negation):
             raise _refusal(child(place, keyword), keyword)
 
 
-def _evaluating(pointer: str, reached: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The keywords that evaluate keys for the schema at a pointer, among those applied to the same object."""
-    for place, schema in reached.items():
-        for keyword in _EVALUATING:
-            is_own = place == pointer and keyword == "unevaluatedProperties"
-            if isinstance(schema.get(keyword), dict) and not is_own:
+def _disputed(
+    pointer: str, reached: Mapping[str, Mapping[str, Any]], *, has_negation: bool
+) -> Iterator[tuple[str, str]]:
+    """The places and keywords that validators disagree on for the schema at a pointer.
+
+    Args:
+        pointer: the pointer of the schema
+        reached: the schemas, by pointer, that are applied to the same value, itself included
+        has_negation: whether it may be below a negation
+    """
+    outer = reached[pointer]
+    if "unevaluatedItems" in outer:
+        yield from ((place, "contains") for place, schema in reached.items() if "contains" in schema)
+    if "unevaluatedProperties" in outer:
+        own = (pointer, "unevaluatedProperties")
+        if has_negation and isinstance(outer["unevaluatedProperties"], dict):
+            yield own
+        for place, keyword in product(reached, _EVALUATING):
+            if (place, keyword) != own and isinstance(reached[place].get(keyword), dict):
                 yield place, keyword
 
 

@@ -60,7 +60,7 @@ class LargeNumbers:
         are_excluded = any(map(_excludes, schemas))
         return cls(integers, floats, are_excluded, _confused(integers, floats, are_excluded=are_excluded))
 
-    def can_be_listed(self, value: Any, *, has_only_digits: bool, is_distinct: bool = False) -> bool:
+    def can_be_listed(self, value: Any, *, has_only_digits: bool, is_distinct: bool) -> bool:
         """Whether `const` and `enum` admit a value under every reading, if it is written as they list it.
 
         A large number that the schema lists is equal to itself under every reading. It is left out if
@@ -124,7 +124,6 @@ def _is_double(number: int) -> bool:
 
 
 def _large_numbers(value: Any) -> Iterator[int | float | Decimal]:
-    """Every large number in a value."""
     stack = [value]
     while stack:
         match stack.pop():

@@ -65,11 +65,9 @@ class SchemaLocation:
     """Computed once: many tables are by location, and a location may have hundreds of pointers."""
 
     def __post_init__(self) -> None:
-        """Compute the hash."""
         object.__setattr__(self, "_hash", hash((self.pointers, self.pointer, self.aside, self.is_anywhere)))
 
     def __hash__(self) -> int:
-        """The hash of all its parts."""
         return self._hash
 
 

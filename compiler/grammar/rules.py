@@ -43,14 +43,14 @@ class RuleTable:
         self._names[rule] = ref
         return ref
 
-    def inlinable(self, hint: str, expr: Expr) -> Expr:
-        """A reference to a rule of a choice or concatenation; any other expression as it is.
+    def inlinable(self, expr: Expr) -> Expr:
+        """A reference to the rule of a member, if it is a choice or concatenation; else the expression.
 
         `inline_single_uses` inlines the rule again if nothing else refers to it.
         """
         if not isinstance(expr, Choice | Concatenation):
             return expr
-        ref = self.define(hint, Rule(expr))
+        ref = self.define("member", Rule(expr))
         self._inlinable.add(ref.name)
         return ref
 

@@ -23,28 +23,23 @@ class GrowingText:
     """No piece is empty, and each is at least twice as long as the next one (see `num_lasting`)."""
 
     def __add__(self, more: bytes) -> "GrowingText":
-        """The text with more bytes."""
         if not more:
             return self
         at = num_lasting(self._pieces, len(more))
         return GrowingText((*self._pieces[:at], b"".join((*self._pieces[at:], more))))
 
     def __bytes__(self) -> bytes:
-        """All of it."""
         return b"".join(self._pieces)
 
     def __len__(self) -> int:
-        """The number of bytes."""
         return sum(map(len, self._pieces))
 
     def __eq__(self, other: object) -> bool:
-        """Whether another text has the same bytes."""
         if not isinstance(other, GrowingText):
             return NotImplemented
         return self._pieces == other._pieces or (len(self) == len(other) and bytes(self) == bytes(other))
 
     def __hash__(self) -> int:
-        """A hash of the bytes."""
         return hash(bytes(self))
 
     def startswith(self, prefix: bytes) -> bool:

@@ -28,7 +28,6 @@ class SeenValues:
     """The hashes of all values, in no order."""
 
     def __contains__(self, value: bytes) -> bool:
-        """Whether the value is among these."""
         for run in self._runs:
             at = bisect_left(run, value)
             if at < len(run) and run[at] == value:
@@ -42,7 +41,6 @@ class SeenValues:
         return self._runs is other._runs or (self._hash == other._hash and self._sorted() == other._sorted())
 
     def __hash__(self) -> int:
-        """A hash of the values."""
         return self._hash
 
     @property

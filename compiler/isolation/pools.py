@@ -31,10 +31,11 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 class ThreadPool:
     """Threads of this process, for libraries and tests; nothing bounds time or memory."""
 
-    def __init__(self, num_workers: int = 2, limits: CompileLimits | None = None) -> None:
-        self.num_workers = num_workers
+    num_workers = 2
+
+    def __init__(self, limits: CompileLimits | None = None) -> None:
         self.limits = limits or CompileLimits()
-        self._threads = ThreadPoolExecutor(num_workers, "compile")
+        self._threads = ThreadPoolExecutor(self.num_workers, "compile")
 
     def launch(self) -> None:
         """Threads need no preparation."""

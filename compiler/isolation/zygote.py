@@ -120,11 +120,7 @@ def zygote(control_fd: int, limits: str) -> None:
         while True:
             command, descriptors, *_ = socket.recv_fds(control, 1, 1)
             if command == VOCABULARY:
-                vocabulary = Vocabulary.from_bytes(_read_frame(control))
-                vocabularies[vocabulary.digest] = prepared = PreparedVocabulary(vocabulary)
-                prime(prepared)
-                gc.collect()
-                gc.freeze()  # so that garbage collection in a worker does not touch the shared pages
+                _learn(Vocabulary.from_bytes(_read_frame(control)), vocabularies)
             elif command == FORK:
                 (descriptor,) = descriptors
                 if os.fork() == 0:
@@ -133,6 +129,14 @@ def zygote(control_fd: int, limits: str) -> None:
                 os.close(descriptor)
             else:
                 return
+
+
+def _learn(vocabulary: Vocabulary, vocabularies: dict[str, PreparedVocabulary]) -> None:
+    """Prime this process for a vocabulary, which is added to those it knows."""
+    vocabularies[vocabulary.digest] = prepared = PreparedVocabulary(vocabulary)
+    prime(prepared)
+    gc.collect()
+    gc.freeze()  # so that garbage collection in a worker does not touch the shared pages
 
 
 def framed(content: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Reading a grammar with Lark's loader; what has no counterpart here is refused, with its line."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, count
 from typing import Any
@@ -259,27 +259,29 @@ def _apart(rule_defs: Iterable[Any]) -> Iterator[Any]:
 
 
 def _expansions(rules: Iterable[LarkRule]) -> dict[str, tuple[SymbolSequence, ...]]:
+    """The expansions of each rule, with alternatives put together again and places numbered."""
     by_name: dict[str, list[SymbolSequence]] = {}
     for rule in rules:
         symbols = tuple(Symbol(str(symbol.name), symbol.is_term) for symbol in rule.expansion)
         by_name.setdefault(rule.origin.name, []).append(symbols)
-    for name, expansions in by_name.items():
-        if expansions[0] and expansions[0][0].name.startswith(_ALTERNATIVE):
-            by_name[name] = [
-                symbols for (alternative,) in expansions for symbols in by_name[alternative.name]
-            ]
-    by_name = {name: rules for name, rules in by_name.items() if not name.startswith(_ALTERNATIVE)}
-    right_recursive = {
-        name: _right_recursive(name, tuple(dict.fromkeys(expansions))) for name, expansions in by_name.items()
-    }
     places = count(1)
     return {
         name: tuple(
             tuple(replace(symbol, place=next(places)) if symbol.is_terminal else symbol for symbol in symbols)
-            for symbols in expansions
+            for symbols in _right_recursive(name, tuple(dict.fromkeys(_together(expansions, by_name))))
         )
-        for name, expansions in right_recursive.items()
+        for name, expansions in by_name.items()
+        if not name.startswith(_ALTERNATIVE)
     }
+
+
+def _together(
+    expansions: list[SymbolSequence], by_name: Mapping[str, list[SymbolSequence]]
+) -> list[SymbolSequence]:
+    """The expansions of a rule; of its alternatives, if these have rules of their own (see `_apart`)."""
+    if not (expansions[0] and expansions[0][0].name.startswith(_ALTERNATIVE)):
+        return expansions
+    return [symbols for (alternative,) in expansions for symbols in by_name[alternative.name]]
 
 
 def _right_recursive(name: str, expansions: tuple[SymbolSequence, ...]) -> tuple[SymbolSequence, ...]:

@@ -53,16 +53,12 @@ def read_terminals(source: LarkSource) -> dict[str, Terminal]:
 
 
 def _read(source: LarkSource, name: str) -> Terminal:
-    pattern = source.terminals[name].pattern
-    text = pattern.to_regexp()
+    text = source.terminals[name].pattern.to_regexp()
     if _LAZY.search(ATOMS.sub("x", text)):
         raise source.refusal(name, "has a lazy quantifier", "Say what may be in it, as in [^x]*x.")
+    inner, outer = (_FOLDED.sub(spell, text) for spell in (_in_both_cases, _in_any_case))
+    _refuse_flags(source, name, inner)
     try:
-        inner, outer = (_FOLDED.sub(spell, text) for spell in (_in_both_cases, _in_any_case))
-        if flags := sorted(set("".join(_FLAGS.findall(ATOMS.sub("x", inner))))):
-            instead = [_INSTEAD_OF_FLAG.get(flag, f"Leave out {flag}.") for flag in flags]
-            named = f"has the flag{'s' if len(flags) > 1 else ''} {', '.join(flags)}"
-            raise source.refusal(name, named, " ".join(instead))
         tree = parse(outer, is_outer=True)
         if any(isinstance(node, Assertion | Lookaround) for node in nodes(tree)):
             raise source.refusal(name, _CONTEXT_DEPENDENT, "Write it without, or use rules.")
@@ -81,6 +77,14 @@ def _read(source: LarkSource, name: str) -> Terminal:
     if written.accepts("") or lexed.accepts(""):
         raise source.refusal(name, "admits the empty text", "Make it optional where it is used.")
     return Terminal(name, written, lexed, _is_keyword(inner))
+
+
+def _refuse_flags(source: LarkSource, name: str, text: str) -> None:
+    """Refuse the flags of a pattern in which those of case alone are already spelled out."""
+    if flags := sorted(set("".join(_FLAGS.findall(ATOMS.sub("x", text))))):
+        instead = [_INSTEAD_OF_FLAG.get(flag, f"Leave out {flag}.") for flag in flags]
+        named = f"has the flag{'s' if len(flags) > 1 else ''} {', '.join(flags)}"
+        raise source.refusal(name, named, " ".join(instead))
 
 
 def _is_keyword(text: str) -> bool:

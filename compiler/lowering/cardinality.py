@@ -4,7 +4,7 @@ With enough values, the guard of `uniqueItems` never runs out of distinct ones.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
@@ -140,22 +140,22 @@ class Cardinality:
             if constraint.max_properties != 0 and self.at_least(constraint.additional_properties):
                 return math.inf
             return 1 if constraint.min_properties == 0 else 0  # the empty object
+        if known is not None and not known.issuperset(constraint.required):
+            return 0
+        # With `maxProperties`, only objects of the required keys are counted.
         optional = constraint.properties.keys() - constraint.required
         if known is not None:
             optional &= known
-        needs_optional = constraint.min_properties > len(constraint.required)
+        if constraint.max_properties is not None:
+            optional = set()
         if constraint.min_properties > len(constraint.required) + len(optional):
             return 0
-        total = 1.0
-        for key in constraint.required:
-            is_known = known is None or key in known
-            schema = constraint.properties.get(key, constraint.additional_properties)
-            total *= self.at_least(schema) if is_known else 0
-        if constraint.max_properties is not None:
-            return 0 if needs_optional else total
-        for key in optional:  # where some of them are needed, only objects with all of them are counted
-            total *= self.at_least(constraint.properties[key]) + (not needs_optional)
-        return total
+        # Where some optional keys are needed, only objects with all of them are counted.
+        num_left_out = 0 if constraint.min_properties > len(constraint.required) else 1
+        others = constraint.additional_properties
+        required = (self.at_least(constraint.properties.get(key, others)) for key in constraint.required)
+        added = (self.at_least(constraint.properties[key]) + num_left_out for key in optional)
+        return math.prod((*required, *added), start=1.0)
 
 
 def is_roomy(schema: CanonicalSchema | None, *, guards_lengths: bool) -> bool:
@@ -262,10 +262,15 @@ def num_texts(dfa: Dfa, low: int, high: int | None) -> float:
             total += sum(number for state, number in reached.items() if state in dfa.accepting)
         if total >= PLENTY:
             break
-        following: dict[int, int] = {}
-        for state, number in reached.items():
-            for target, size in zip(dfa.table[state], sizes, strict=True):
-                if target != DEAD:
-                    following[target] = min(PLENTY, following.get(target, 0) + number * size)
-        reached = following
+        reached = _after_one_more(dfa, sizes, reached)
     return total
+
+
+def _after_one_more(dfa: Dfa, sizes: Sequence[int], reached: Mapping[int, int]) -> dict[int, int]:
+    """How many texts lead to each state, `PLENTY` at most, from those of one character less."""
+    following: dict[int, int] = {}
+    for state, number in reached.items():
+        for target, size in zip(dfa.table[state], sizes, strict=True):
+            if target != DEAD:
+                following[target] = min(PLENTY, following.get(target, 0) + number * size)
+    return following

@@ -5,7 +5,7 @@ runs of optional keys are short, there is one flat rule; otherwise one rule for 
 in any order have a third form (`compiler.lowering.any_order`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
@@ -82,11 +82,6 @@ class MemberRules:
             note = f"at least {self.low - int(self.num_undeclared)} declared keys: few others are known"
             self.lowering.reporter.note_first_narrowed(self.location, ("minProperties",), note)
 
-    @cached_property
-    def choices(self) -> MemberChoices:
-        """The choices between members in one order."""
-        return choose_order(self.lowering.reporter, self.location, self.members, self.constraint, self.bounds)
-
     def lower_in_any_order(self) -> Expr | None:
         """The whole object, its declared keys in any order; None if no number of members is admitted."""
         choices = MemberChoices(self.members, self.constraint.dependent_keys, self.bounds)
@@ -107,32 +102,25 @@ class MemberRules:
 
     def lower(self) -> Expr | None:
         """The whole object; None if no number of members is admitted."""
-        self.members = [self._shared(member) for member in self.members]
-        if not self.low and self.high is None and self._is_flat():
-            return self._flat()
-        return self._suffixes()
+        members = list(map(self._shared, self.members))
+        choices = choose_order(self.lowering.reporter, self.location, members, self.constraint, self.bounds)
+        if not self.low and self.high is None and _is_flat(choices):
+            return self._flat(choices.members)
+        return self._suffixes(choices)
 
     def _shared(self, member: Member) -> Member:
         """A member whose texts are rules, which other objects with the same member refer to, too."""
         rules, decisive = self.lowering.rules, member.decisive
-        shared = None if decisive is None else rules.inlinable("member", decisive)
-        return replace(member, text=rules.inlinable("member", member.text), decisive=shared)
+        shared = None if decisive is None else rules.inlinable(decisive)
+        return replace(member, text=rules.inlinable(member.text), decisive=shared)
 
-    def _is_flat(self) -> bool:
-        if self.choices.has_decisive or not self.choices.are_independent:
-            return False
-        runs = [
-            len(list(run)) for required, run in groupby(self.choices.members, _is_required) if not required
-        ]
-        return any(map(_is_required, self.choices.members)) and max(runs, default=0) <= LONGEST_FLAT_RUN
-
-    def _flat(self) -> Expr:
+    def _flat(self, members: Sequence[Member]) -> Expr:
         comma = self.lowering.formatting.item_separator
-        first = next(i for i, member in enumerate(self.choices.members) if member.is_required)
+        first = next(i for i, member in enumerate(members) if member.is_required)
         parts: list[Expr] = [Literal("{")]
-        parts += [optional(concat(member.text, comma)) for member in self.choices.members[:first]]
-        parts.append(self.choices.members[first].text)
-        for member in self.choices.members[first + 1 :]:
+        parts += [optional(concat(member.text, comma)) for member in members[:first]]
+        parts.append(members[first].text)
+        for member in members[first + 1 :]:
             text = concat(comma, member.text)
             parts.append(text if member.is_required else optional(text))
         return concat(*parts, self._more, _CLOSE)
@@ -149,30 +137,31 @@ class MemberRules:
         self.lowering.rules.fill(ref, Rule(optional(more)))
         return ref
 
-    def _suffixes(self) -> Expr | None:
+    def _suffixes(self, choices: MemberChoices) -> Expr | None:
         """One rule per suffix of the declared keys and state before it; undeclared ones come last.
 
         In a state `s`, `pick[s]` starts with the next member, `after[s]` with the `,` or `}` before or after
         it.
         """
-        levels = self.choices.levels
+        levels = choices.levels
         assert levels is not None, "too many of them are refused"
         pick, after = self._tail(levels[-1])
         for index in range(len(levels) - 2, -1, -1):
-            pick, after = self._before(index, levels[index], pick, after)
-        start = self.choices.start
-        body = union((pick[start], _CLOSE if self.choices.can_end(0, start) else None))
+            pick, after = self._before(choices, index, levels[index], pick, after)
+        start = choices.start
+        body = union((pick[start], _CLOSE if choices.can_end(0, start) else None))
         return concat(Literal("{"), body)
 
     def _before(
         self,
+        choices: MemberChoices,
         index: int,
         states: list[MemberState],
         pick: Mapping[MemberState, Expr | None],
         after: Mapping[MemberState, Expr | None],
     ) -> tuple[dict[MemberState, Expr | None], dict[MemberState, Expr | None]]:
         """`pick` and `after` before a member, from those after it."""
-        choices, member = self.choices, self.choices.members[index]
+        member = choices.members[index]
         picked: dict[MemberState, Expr | None] = {}
         for state in states:
             taken, decided = choices.taken(index, state), choices.decided(index, state)
@@ -227,6 +216,14 @@ class MemberRules:
         if body is None or isinstance(body, Literal):
             return body
         return self.lowering.rules.define(hint, Rule(body))
+
+
+def _is_flat(choices: MemberChoices) -> bool:
+    """Whether the members fit into one flat rule."""
+    if choices.has_decisive or not choices.are_independent:
+        return False
+    runs = [len(list(run)) for required, run in groupby(choices.members, _is_required) if not required]
+    return any(map(_is_required, choices.members)) and max(runs, default=0) <= LONGEST_FLAT_RUN
 
 
 def _is_required(member: Member) -> bool:

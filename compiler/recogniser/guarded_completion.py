@@ -354,12 +354,21 @@ def _completed(node: SearchNode, budget: SearchBudget) -> tuple[SearchNode, byte
     """
     rest = node.state.completion()
     ends = marked_key_ends(node.cursor, rest)
-    if ends:
-        budget.spend_attempts(len(rest) // _BYTES_AN_ATTEMPT)
-    if ends and (after := node.advance(rest[: ends[-1]])) is not None:
-        completed = after.state.advance(rest[ends[-1] :])
-        if completed is not None and completed.is_complete:
-            return after, rest[ends[-1] :]
+    if not ends:
+        return node, rest
+    budget.spend_attempts(len(rest) // _BYTES_AN_ATTEMPT)
+    after = node.advance(rest[: ends[-1]])
+    completed = None if after is None else after.state.advance(rest[ends[-1] :])
+    if after is not None and completed is not None and completed.is_complete:
+        return after, rest[ends[-1] :]
+    return _past_readable_marks(node, rest, ends[0], budget)
+
+
+def _past_readable_marks(
+    node: SearchNode, rest: bytes, end: int, budget: SearchBudget
+) -> tuple[SearchNode, bytes]:
+    """As `_completed`, mark by mark: the first marked key of the completion `rest` is before `end`."""
+    ends = [end]
     while ends:
         budget.spend_attempts(1 + len(rest) // _BYTES_AN_ATTEMPT)
         end = ends[0]

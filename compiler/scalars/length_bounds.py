@@ -6,7 +6,7 @@ and leaves some texts out. A suffix is a number of characters of one set at the 
 suffixes are shared between patterns, so an automaton sets them apart.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +20,7 @@ from compiler.scalars.counted_repetition import BLOCK, SHORT
 CountedState = tuple[int, int]
 """A state of the DFA, and how many characters were read, at most the highest number that matters."""
 START: CountedState = (0, 0)
+_ANY_TEXT: CountedState = (-1, 0)
 MAX_COST = 1_000
 """The largest `BoundedAutomaton.cost` of a pattern."""
 MAX_COST_OF_BOUND = 600
@@ -132,30 +133,42 @@ def bounded_by_count(
         TooManyStates: there would be too many states, or they would cost too much.
     """
     suffixes_of = _suffixes(dfa, [_targets(dfa, row) for row in dfa.table])
+    targets_of = _pruned_targets(dfa)
+    max_count = low if high is None else high
+
+    def targets(state: CountedState) -> dict[CountedState, Ranges]:
+        """Where one more character leads."""
+        number, count = state
+        if number in suffixes_of or (high is not None and count == high):
+            return {}
+        return {(target, min(count + 1, max_count)): ranges for target, ranges in targets_of[number].items()}
+
+    def suffix(state: CountedState) -> Suffix:
+        number, count = state
+        return suffixes_of[number].within(low - count, None if high is None else high - count)
+
+    transitions = {START: targets(START)}
+    queue = [START]
+    for state in queue:
+        new = [target for target in transitions[state] if target not in transitions]
+        transitions |= {target: targets(target) for target in new}
+        queue += new
+        if len(queue) > MAX_STATES:
+            raise TooManyStates
+    suffixes = {state: suffix(state) for state in transitions if state[0] in suffixes_of}
+    suffixes = {state: rest for state, rest in suffixes.items() if not rest.is_empty}
+    accepting = {s for s in transitions if s[0] in dfa.accepting and s[0] not in suffixes_of and s[1] >= low}
+    bounded = _trimmed(transitions, accepting, suffixes)
+    return _checked_cost(bounded, max_cost if high is None else MAX_COST_OF_BOUND)
+
+
+def _pruned_targets(dfa: Dfa) -> list[dict[int, Ranges]]:
+    """The characters that lead to each target of each state, without redundant ones; hubs have loops."""
     rows, hubs = prune_transitions(dfa)
     targets_of = [_targets(dfa, row) for row in rows]
     for hub in hubs:
         targets_of[hub][hub] = charset.union(*targets_of[hub].values())
-    max_count = low if high is None else high
-    suffixes: dict[CountedState, Suffix] = {}
-    transitions: dict[CountedState, dict[CountedState, Ranges]] = {}
-    queue, seen = [START], {START}
-    for state in queue:
-        number, count = state
-        transitions[state] = {}
-        if number in suffixes_of:
-            suffixes[state] = suffixes_of[number].within(low - count, None if high is None else high - count)
-        elif high is None or count < high:
-            transitions[state] = {(t, min(count + 1, max_count)): s for t, s in targets_of[number].items()}
-        new = [target for target in transitions[state] if target not in seen]
-        seen.update(new)
-        queue += new
-        if len(queue) > MAX_STATES:
-            raise TooManyStates
-    suffixes = {state: suffix for state, suffix in suffixes.items() if not suffix.is_empty}
-    accepting = {s for s in transitions if s[0] in dfa.accepting and s[0] not in suffixes_of and s[1] >= low}
-    bounded = _trimmed(transitions, accepting, suffixes)
-    return _checked_cost(bounded, max_cost if high is None else MAX_COST_OF_BOUND)
+    return targets_of
 
 
 def other_than(texts: Iterable[str]) -> BoundedAutomaton:
@@ -168,30 +181,35 @@ def other_than(texts: Iterable[str]) -> BoundedAutomaton:
         TooManyStates: the texts have too many prefixes, or the automaton would cost too much.
     """
     trie, whole = _trie(texts)
-    any_text = (-1, 0)
-    transitions: dict[CountedState, dict[CountedState, Ranges]] = {any_text: {}}
-    suffixes = {any_text: Suffix(charset.ALL, 0, None)}
-    accepting: set[CountedState] = set()
+    state_of = _shared_states(trie, whole)
+    states = dict.fromkeys(state_of.values())
+    transitions: dict[CountedState, dict[CountedState, Ranges]] = {_ANY_TEXT: {}}
+    transitions |= {state: _ways_on(trie[state[0]], state_of) for state in states}
+    ends = (state for state in states if state[0] in whole and not trie[state[0]])
+    suffixes = {_ANY_TEXT: Suffix(charset.ALL, 0, None)} | dict.fromkeys(ends, Suffix(charset.ALL, 1, None))
+    accepting = frozenset(state for state in states if state[0] not in whole)
+    return _checked_cost(BoundedAutomaton(transitions, accepting, suffixes), MAX_COST_OF_KEYS)
+
+
+def _shared_states(trie: Sequence[Mapping[str, int]], whole: Container[int]) -> dict[int, CountedState]:
+    """A state for each node of a trie; nodes with the same continuations share one, that of their last."""
     states: dict[tuple[bool, tuple[tuple[str, CountedState], ...]], CountedState] = {}
     state_of: dict[int, CountedState] = {}
-    for number in reversed(range(len(trie))):  # children before their parents
-        children = [(char, state_of[child]) for char, child in trie[number].items()]
-        state = states.setdefault((number in whole, tuple(sorted(children))), (number, 0))
-        state_of[number] = state
-        if state in transitions:
-            continue
-        transitions[state] = {}
-        if children:
-            transitions[state][any_text] = charset.complement(charset.of("".join(trie[number])))
-            for target in dict.fromkeys(target for _, target in children):
-                transitions[state][target] = charset.of(
-                    "".join(char for char, to in children if to == target)
-                )
-        elif number in whole:
-            suffixes[state] = Suffix(charset.ALL, 1, None)
-        if number not in whole:
-            accepting.add(state)
-    return _checked_cost(BoundedAutomaton(transitions, frozenset(accepting), suffixes), MAX_COST_OF_KEYS)
+    for node in reversed(range(len(trie))):  # children before their parents
+        children = sorted((char, state_of[child]) for char, child in trie[node].items())
+        state_of[node] = states.setdefault((node in whole, tuple(children)), (node, 0))
+    return state_of
+
+
+def _ways_on(children: Mapping[str, int], state_of: Mapping[int, CountedState]) -> dict[CountedState, Ranges]:
+    """The characters that lead to each state from a node with these children; all others lead to any text."""
+    if not children:
+        return {}
+    characters: dict[CountedState, list[str]] = {}
+    for char, child in children.items():
+        characters.setdefault(state_of[child], []).append(char)
+    others = {_ANY_TEXT: charset.complement(charset.of("".join(children)))}
+    return others | {target: charset.of("".join(found)) for target, found in characters.items()}
 
 
 def _trie(texts: Iterable[str]) -> tuple[list[dict[str, int]], set[int]]:

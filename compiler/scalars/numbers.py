@@ -129,6 +129,10 @@ class LoweredNumber:
     expr: Expr
     notes: tuple[Note, ...] = ()
 
+    def after(self, notes: tuple[Note, ...]) -> "LoweredNumber":
+        """The same with more notes before its own."""
+        return LoweredNumber(self.expr, (*notes, *self.notes))
+
 
 def without_doubles(constraint: _Constraint, doubles: Iterable[float]) -> list[_Constraint]:
     """The numbers of a constraint that are rounded to none of some large doubles, as several constraints.
@@ -174,26 +178,47 @@ def lower_integer(
     """
     agreed = constraint.agreed
     minimum, maximum = _relevant_bounds(agreed.minimum, agreed.maximum)
-    multiple_of, not_multiple_of = constraint.multiple_of, constraint.not_multiple_of
-    notes: tuple[Note, ...] = ()
+    notes = (
+        *_digit_notes(minimum, maximum, is_unique=is_unique),
+        *_moved_bound_notes(_fraction(constraint.minimum), _fraction(minimum), "minimum"),
+        *_moved_bound_notes(_fraction(constraint.maximum), _fraction(maximum), "maximum"),
+    )
+    multiples = _integer_multiples(constraint, is_unique=is_unique)
+    if multiples is None and not is_unique and maximum is None and minimum in (None, 0, 1):
+        return LoweredNumber(_plain_integers(minimum), notes)
+    if multiples is not None and minimum is None and maximum is None:
+        lowered = _lower_multiples_of_either_sign(multiples, rules)
+    else:
+        interval = Interval(_fraction(minimum), _fraction(maximum))
+        lowered = _lower_interval(interval, multiples, 0, rules, is_unique=is_unique)
+    return lowered and lowered.after(notes)
+
+
+def _digit_notes(
+    minimum: JsonNumber | None, maximum: JsonNumber | None, *, is_unique: bool
+) -> tuple[Note, ...]:
+    """The note on how many digits integers have, where the bounds do not say it."""
     if is_unique and not _is_bounded(minimum, maximum, DOUBLE_DIGITS):
-        notes = (_narrowed_note("type", f"at most {DOUBLE_DIGITS} digits"),)
-    elif not _is_bounded(minimum, maximum, MAX_BOUND_DIGITS):
-        notes = (_narrowed_note("type", f"at most {MAX_DIGITS} digits"),)
-    notes += _moved_bound_notes(_fraction(constraint.minimum), _fraction(minimum), "minimum")
-    notes += _moved_bound_notes(_fraction(constraint.maximum), _fraction(maximum), "maximum")
-    is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
-    if is_plain and minimum is None:
-        return LoweredNumber(choice(Literal("0"), concat(_SIGN, _positive())), notes)
-    if is_plain and minimum in (0, 1):
-        return LoweredNumber(_whole() if minimum == 0 else _positive(), notes)
-    step = Fraction(math.lcm(*(exact(m).numerator for m in multiple_of)))
-    avoided = tuple(Fraction(exact(m).numerator) for m in not_multiple_of)
-    interval = Interval(_fraction(minimum), _fraction(maximum))
-    multiples = Multiples(step, avoided, 0, is_unique=is_unique) if multiple_of or not_multiple_of else None
-    if multiples is not None and interval == Interval(None, None):
-        return _lower_multiples_of_either_sign(multiples, notes, rules)
-    return _lower_interval(interval, multiples, 0, notes, rules, is_unique=is_unique)
+        return (_narrowed_note("type", f"at most {DOUBLE_DIGITS} digits"),)
+    if not _is_bounded(minimum, maximum, MAX_BOUND_DIGITS):
+        return (_narrowed_note("type", f"at most {MAX_DIGITS} digits"),)
+    return ()
+
+
+def _integer_multiples(constraint: IntegerConstraint, *, is_unique: bool) -> Multiples | None:
+    """The multiples that a constraint asks for; None if it admits all integers within its bounds."""
+    if not constraint.multiple_of and not constraint.not_multiple_of:
+        return None
+    step = Fraction(math.lcm(*(exact(number).numerator for number in constraint.multiple_of)))
+    avoided = tuple(Fraction(exact(number).numerator) for number in constraint.not_multiple_of)
+    return Multiples(step, avoided, 0, is_unique=is_unique)
+
+
+def _plain_integers(minimum: JsonNumber | None) -> Expr:
+    """All integers, or those from 0 or 1 on."""
+    if minimum is None:
+        return choice(Literal("0"), concat(_SIGN, _positive()))
+    return _whole() if minimum == 0 else _positive()
 
 
 def lower_number(
@@ -206,27 +231,34 @@ def lower_number(
     Raises:
         UnsupportedKeyword: a bound is too far from zero.
     """
-    multiple_of = constraint.multiple_of
     minimum, maximum = _relevant_bounds(constraint.minimum, constraint.maximum)
-    avoided = tuple(map(exact, constraint.not_multiple_of))
-    avoided += (Fraction(1),) if constraint.excludes_integers else ()
+    multiples = _number_multiples(constraint, is_unique=is_unique)
     is_above = constraint.is_strict(minimum, is_exclusive=constraint.exclusive_minimum)
-    is_plain = not multiple_of and not avoided and maximum is None and not is_above
-    if is_plain and minimum in (None, 0) and not is_unique:
-        return LoweredNumber(
-            _decimal(is_signed=minimum is None), (_narrowed_note("type", DIGITS_OF_NUMBERS),)
-        )
+    is_plain = multiples is None and not is_unique and maximum is None and not is_above
+    if is_plain and minimum in (None, 0):
+        note = _narrowed_note("type", DIGITS_OF_NUMBERS)
+        return LoweredNumber(_decimal(is_signed=minimum is None), (note,))
     is_below = constraint.is_strict(maximum, is_exclusive=constraint.exclusive_maximum)
     interval = Interval(_fraction(minimum), _fraction(maximum), is_above, is_below).agreed
-    is_counted = bool(multiple_of or avoided or is_unique or interval.can_be_rounded_to)
-    notes: tuple[Note, ...] = (_narrowed_note("type", _COUNTED_DIGITS if is_counted else _DIGITS),)
-    notes += _moved_bound_notes(_fraction(minimum), interval.low, "minimum")
-    notes += _moved_bound_notes(_fraction(maximum), interval.high, "maximum")
-    step = common_multiple(map(exact, multiple_of)) if multiple_of else Fraction(1, 10**MAX_COUNTED_PLACES)
-    multiples = (
-        Multiples(step, avoided, MAX_FRACTION, is_unique=is_unique) if multiple_of or avoided else None
+    is_counted = multiples is not None or is_unique or interval.can_be_rounded_to
+    notes = (
+        _narrowed_note("type", _COUNTED_DIGITS if is_counted else _DIGITS),
+        *_moved_bound_notes(_fraction(minimum), interval.low, "minimum"),
+        *_moved_bound_notes(_fraction(maximum), interval.high, "maximum"),
     )
-    return _lower_interval(interval, multiples, MAX_FRACTION, notes, rules, is_unique=is_unique)
+    lowered = _lower_interval(interval, multiples, MAX_FRACTION, rules, is_unique=is_unique)
+    return lowered and lowered.after(notes)
+
+
+def _number_multiples(constraint: NumberConstraint, *, is_unique: bool) -> Multiples | None:
+    """The multiples that a constraint asks for; None if it admits all numbers within its bounds."""
+    steps = tuple(map(exact, constraint.multiple_of))
+    avoided = tuple(map(exact, constraint.not_multiple_of))
+    avoided += (Fraction(1),) if constraint.excludes_integers else ()
+    if not steps and not avoided:
+        return None
+    step = common_multiple(steps) if steps else Fraction(1, 10**MAX_COUNTED_PLACES)
+    return Multiples(step, avoided, MAX_FRACTION, is_unique=is_unique)
 
 
 def _whole() -> Expr:
@@ -251,7 +283,6 @@ def _lower_interval(
     interval: Interval,
     multiples: Multiples | None,
     places: int,
-    notes: tuple[Note, ...],
     rules: RuleTable,
     *,
     is_unique: bool,
@@ -262,6 +293,7 @@ def _lower_interval(
     than the other end, so they do not reach the dropped end; if they might, it is kept.
     """
     options: list[Expr | None] = []
+    notes: tuple[Note, ...] = ()
     for part, sign, nearest in ((interval.from_zero, "", "minimum"), (interval.below_zero, "-", "maximum")):
         if part is None:
             continue
@@ -282,15 +314,12 @@ def _lower_interval(
     return None if expr is None else LoweredNumber(expr, notes)
 
 
-def _lower_multiples_of_either_sign(
-    multiples: Multiples, notes: tuple[Note, ...], rules: RuleTable
-) -> LoweredNumber | None:
+def _lower_multiples_of_either_sign(multiples: Multiples, rules: RuleTable) -> LoweredNumber | None:
     """All integers among some multiples; one automaton is enough for both signs."""
     magnitude, end = multiples.lower(Interval(Fraction(0), None, is_low_strict=True), rules)
-    notes += _largest_multiple_notes(multiples, end)
     zero = None if multiples.avoided else Literal("0")  # zero is a multiple of every number
     expr = union((zero, concat(_SIGN, magnitude)))
-    return None if expr is None else LoweredNumber(expr, notes)
+    return None if expr is None else LoweredNumber(expr, _largest_multiple_notes(multiples, end))
 
 
 def _moved_bound_notes(bound: Fraction | None, agreed: Fraction | None, keyword: str) -> tuple[Note, ...]:

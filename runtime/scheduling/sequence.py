@@ -170,7 +170,6 @@ class Sequence:
     _page_digests: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Begin with the prompt."""
         assert self.prompt_ids, "an empty prompt gives no logits"
         self.token_ids = list(self.prompt_ids)
 

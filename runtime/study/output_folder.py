@@ -49,7 +49,6 @@ def _draw_spending(report: StudyReport, path: Path) -> Path:
     one.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter  # noqa: PLC0415
 
     best = {name: max(row.right for row in report.rows if row.questions == name) for name in report.sets}
     shown = [name for name in report.sets if best[name] > HARDLY_ANY] or report.sets
@@ -60,25 +59,37 @@ def _draw_spending(report: StudyReport, path: Path) -> Path:
     for axes in panels[len(shown) :]:
         axes.set_axis_off()
     for axes, questions in zip(panels, shown, strict=False):
-        for number, name in enumerate(report.strategies):
-            rows = sorted(report.of(questions, name), key=lambda row: row.temperature)
-            tokens, right = [row.tokens_computed for row in rows], [row.right for row in rows]
-            colour = COLOURS[number % len(COLOURS)]
-            style = "-" if number < len(COLOURS) else ":"
-            width = 2.8 if TITLES[name].startswith("**") else 1.2
-            label = TITLES[name].strip("*")
-            axes.plot(tokens, right, color=colour, linestyle=style, linewidth=width, label=label)
-            axes.scatter(tokens, right, s=[12 * (index + 1) for index in range(len(rows))], color=colour)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter(ScalarFormatter())
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        _draw_lines(axes, report, questions)
+        _set_log_tokens(axes)
         axes.set_title(f"{questions}: right calls, %", loc="left", fontsize=9)
-        axes.set_xlabel("tokens computed for a question", fontsize=8)
         _set_percent(axes, _round_end(best[questions] + 0.02), "y")
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=7)
     return _saved(figure, path)
+
+
+def _draw_lines(axes: Any, report: StudyReport, questions: str) -> None:
+    """Draw right calls over computed tokens for one set, a line for each strategy."""
+    for number, name in enumerate(report.strategies):
+        rows = sorted(report.of(questions, name), key=lambda row: row.temperature)
+        tokens, right = [row.tokens_computed for row in rows], [row.right for row in rows]
+        colour = COLOURS[number % len(COLOURS)]
+        style = "-" if number < len(COLOURS) else ":"
+        width = 2.8 if TITLES[name].startswith("**") else 1.2
+        label = TITLES[name].strip("*")
+        axes.plot(tokens, right, color=colour, linestyle=style, linewidth=width, label=label)
+        axes.scatter(tokens, right, s=[12 * (index + 1) for index in range(len(rows))], color=colour)
+
+
+def _set_log_tokens(axes: Any) -> None:
+    """A logarithmic axis of computed tokens, with plain numbers at 1, 2 and 5."""
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter  # noqa: PLC0415
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("tokens computed for a question", fontsize=8)
 
 
 def _draw_shares(report: StudyReport, path: Path) -> Path:

@@ -4,7 +4,7 @@ import json
 import platform
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -151,11 +151,17 @@ def _fits(
 
 
 @dataclass(frozen=True, slots=True)
-class _TimedGrammar:
-    """The grammar of a question, or why it has none, and the seconds that it took to make."""
+class _PreparedQuestion:
+    """A question with its number in the set, its prompt, and its grammar, or why it has none.
 
+    The grammar took `grammar_seconds` to make.
+    """
+
+    question: Question
+    number: int
+    prompt: tuple[int, ...]
     grammar: OutputGrammar | None
-    seconds: float
+    grammar_seconds: float
     refusal: str = ""
 
 
@@ -195,34 +201,48 @@ class _Interview:
         if min(num_done.values()) >= len(group):
             return
         self._say(f"{name}: {strategy.name}")
-        grammars = [self._make_grammar(strategy, question) for _, question in group]
-        prompts = [prompt_of(self._subject, strategy, question) for _, question in group]
-        self._asker.warm(prompts)
+        prepared = [self._prepare(strategy, number, question) for number, question in group]
+        self._asker.warm(each.prompt for each in prepared)
         for temperature in settings.temperatures:
-            unanswered = list(zip(group, grammars, prompts, strict=True))[max(0, num_done[temperature]) :]
-            questions = (
-                AskedQuestion(
-                    self._subject,
-                    strategy,
-                    question,
-                    timed.grammar,
-                    prompt,
-                    number,
-                    temperature,
-                    settings.max_tokens,
-                )
-                for (number, question), timed, prompt in unanswered
-                if timed.grammar is not None
-            )
-            answers = self._asker.answer(questions)
-            for _, timed, _ in unanswered:
-                if timed.grammar is None:
-                    answer = StudyAnswer("", replace(REFUSED, reason=timed.refusal), 0.0)
-                else:
-                    seconds = timed.seconds if strategy.is_masked else None
-                    answer = replace(next(answers), grammar_seconds=seconds)
+            unanswered = prepared[max(0, num_done[temperature]) :]
+            for answer in self._answers(strategy, unanswered, temperature):
                 self._keep(name, strategy.name, temperature, answer)
                 self._say(f"{name}: {strategy.name}, T={temperature:g}")
+
+    def _prepare(self, strategy: Strategy, number: int, question: Question) -> _PreparedQuestion:
+        prompt = prompt_of(self._subject, strategy, question)
+        begun, grammar, reason = time.monotonic(), None, ""
+        try:
+            grammar = strategy.grammar(self._subject, strategy.show(question))
+        except NoGrammar as refusal:
+            reason = str(refusal)
+        return _PreparedQuestion(question, number, prompt, grammar, time.monotonic() - begun, reason)
+
+    def _answers(
+        self, strategy: Strategy, prepared: Sequence[_PreparedQuestion], temperature: float
+    ) -> Iterator[StudyAnswer]:
+        """The answers to questions, in order; those without a grammar are refused."""
+        max_tokens = self.findings.settings.max_tokens
+        answers = self._asker.answer(
+            AskedQuestion(
+                self._subject,
+                strategy,
+                each.question,
+                each.grammar,
+                each.prompt,
+                each.number,
+                temperature,
+                max_tokens,
+            )
+            for each in prepared
+            if each.grammar is not None
+        )
+        for each in prepared:
+            if each.grammar is None:
+                yield StudyAnswer("", replace(REFUSED, reason=each.refusal), 0.0)
+            else:
+                seconds = each.grammar_seconds if strategy.is_masked else None
+                yield replace(next(answers), grammar_seconds=seconds)
 
     def _say(self, message: str) -> None:
         self._on_progress(message, self.findings.num_answers, self.num_expected)
@@ -232,14 +252,6 @@ class _Interview:
         self.findings.add(name, strategy, temperature, answer)
         if self._journal:
             self._journal.add(Entry(name, strategy, temperature, number, self.elapsed, answer))
-
-    def _make_grammar(self, strategy: Strategy, question: Question) -> _TimedGrammar:
-        begun = time.monotonic()
-        try:
-            grammar = strategy.grammar(self._subject, strategy.show(question))
-        except NoGrammar as refusal:
-            return _TimedGrammar(None, time.monotonic() - begun, str(refusal))
-        return _TimedGrammar(grammar, time.monotonic() - begun)
 
 
 def prompt_of(subject: StudiedModel, strategy: Strategy, question: Question) -> tuple[int, ...]:
