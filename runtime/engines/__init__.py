@@ -16,6 +16,7 @@ In the gateway:
     completion_request   requests to an engine
     sent_grammars        how a request tells its engine the grammar of an output
     output_writer        has one engine, or one after another, write an output
+    tries                which engines failed an output, and how it waits for room in full ones
     engine_answer        one answer of an engine, chunk by chunk
     verified_output      an output whose tokens are checked as they come
     grammar_position     where an output is in its grammar: what may come next

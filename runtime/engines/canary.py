@@ -1,17 +1,18 @@
 """The canary: a few short requests that show whether an engine constrains outputs by our grammars.
 
 It runs before an engine gets its first request, after an outage, and every few minutes. Its grammars admit
-only calls with words that no model knows: digests of the gateway's secret. An engine that applies the masks
-writes them. Wherever a mask is missing, the model writes something else. Requests without a grammar may write
-one letter only, which none of the calls begins with. If a model may think before its call, the prompt ends
-with the beginning of the call, because a thought may be long. No request has a `logit_bias` where that can be
-avoided: a vLLM that speculates refuses it. The canary checks that:
+only calls with words and lengths that no model knows: digests of the gateway's secret. An engine that applies
+the masks writes them. Wherever a mask is missing, the model writes something else. Requests without a grammar
+may write one letter only, which none of the calls begins with. If a model may think before its call, the
+prompt ends with the beginning of the call, because a thought may be long. No request has a `logit_bias` where
+that can be avoided: a vLLM that speculates refuses it. The canary checks that:
 
 - the echoed prompt and the token ids are those of this vocabulary;
 - the plugin runs: the sentence of an engine without it does not come;
 - in two calls with two grammars in one batch, every token is allowed by its grammar; one of them repeats its
   word, so that an engine which speculates by earlier text drafts tokens, and has to refuse the last of them;
-- if the engine applies guards, a string has the exact length that only a guard knows;
+- if the engine applies guards, three strings have the exact lengths that only a guard knows; a model without
+  guards writes just these with one secret in 4,096 at most;
 - a request without a grammar in the same batch is not masked, and gets exactly `max_tokens` tokens;
 - a call begins soon after that request ended: an engine where grammars get stuck is not only full. A request
   that the engine refuses for want of room is sent again until the canary's time is over;
@@ -39,21 +40,19 @@ from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LETTERS = (b"a", b"e", b"A", b"x")
 """The letter of prompts and of requests without a grammar: the first that is a token."""
-MAX_TOKENS = 200
+MAX_TOKENS = 400
+"""More than any call takes, also if each character of its strings is four tokens."""
 NUM_UNMASKED = 5
 TIMEOUT_S = 120.0
 """The canary may take as long as a client's request waits for a token (`WatchSettings.stall_s`)."""
 CALL_S = 30.0
 """After the end of the request without a grammar, the first token of a call may take so long. If the engine
 refuses the call for want of room, this begins when the call is sent again."""
-NUM_CHARACTERS = 24
-"""The exact length of a string that a guard counts."""
+MIN_CHARACTERS = 9
+"""The shortest string whose length a guard counts; the longest has 15 more."""
 NUM_LOOKS, LOOK_S = 50, 0.1
 """How often, and with how many seconds between, the canary looks whether an aborted request is gone."""
 _NOT_ABORTED = "goes on with requests whose client has left"
-
-
-_GUARDED = {"type": "string", "minLength": NUM_CHARACTERS, "maxLength": NUM_CHARACTERS}
 
 
 def _tool(name: str, parameters: Mapping[str, Mapping[str, object]]) -> Tool:
@@ -65,8 +64,13 @@ def canary_tools(secret: bytes, *, has_guards: bool) -> tuple[Tool, Tool]:
     """Two tools, each with a word of its own. All gateways with this secret have the same."""
     digest = hmac.digest(secret, b"words of the canary", "sha256").hex()
     one, other = {"const": digest[:12]}, {"const": digest[12:24]}
+    lengths = [MIN_CHARACTERS + int(digit, 16) for digit in digest[24:27]] if has_guards else []
+    texts: dict[str, dict[str, object]] = {
+        f"text{number}": {"type": "string", "minLength": length, "maxLength": length}
+        for number, length in enumerate(lengths)
+    }
     return (
-        _tool("callgate_canary", {"word": one} | ({"text": _GUARDED} if has_guards else {})),
+        _tool("callgate_canary", {"word": one, **texts}),
         _tool("callgate_other", {"word": other, "again": other}),
     )
 
@@ -176,7 +180,7 @@ class Canary:
         self._not_aborted.discard(client.name)
         if num_running != 0:
             return
-        async with aclosing(self._chunks(client, model, MAX_TOKENS * 5, None)) as chunks:
+        async with aclosing(self._chunks(client, model, MAX_TOKENS * 3, None)) as chunks:
             await anext(chunks, None)
         for _ in range(NUM_LOOKS):
             if not await client.num_running():

@@ -165,6 +165,7 @@ class EngineClient(Protocol):
 
         Raises:
             EngineRefused: the engine refuses the request.
+            RequestRefused: it refuses a field of the client's request.
             EngineFull: it has no room for it now.
             EngineBroke: it fails, cannot be reached, or breaks off.
         """

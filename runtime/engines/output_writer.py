@@ -5,7 +5,8 @@ begin      Write the forced text. It goes to the engine with the prompt, and to 
 publish    Make sure that engines can read the grammar.
 ask        Ask an engine to continue, verify each token, and repeat until the output ends:
 - an engine that breaks off is replaced, once;
-- one that has no room is replaced as long as there are others; then an output that has begun waits for room;
+- one that has no room is replaced as long as there are others; then an output that has begun waits for room
+  (`runtime.engines.tries`);
 - an engine that leaves the grammar is asked again, a few times;
 - an engine that begins a call for which the budget has no room is asked again without that token;
 - an engine without the plugin is asked again after the header of a call, and for a single allowed token where
@@ -16,7 +17,7 @@ close      The budget closer completes an output that no engine has ended.
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -28,6 +29,7 @@ from runtime.engines.delivery import ChoiceDelivery, deliver_verified, read_num_
 from runtime.engines.engine_answer import EngineAnswer
 from runtime.engines.replicas import Replica, Replicas
 from runtime.engines.sent_grammars import SentGrammars
+from runtime.engines.tries import RequestRoom, Tries
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
@@ -43,55 +45,18 @@ from runtime.events import Event
 from runtime.jump_forward import JumpForward
 from toolspecs.cancellation import to_the_end
 from toolspecs.fairness.fair_threads import FairThreads
+from toolspecs.fairness.fair_turns import FairTurns
 
 MAX_IDLE = 8
 """How many requests in a row may bring no token before the closer completes an output."""
 MAX_ALLOWED = 256
 """Where a token was refused, the engine is sent the allowed ones, or if there are more, those refused."""
-MAX_WAIT_S = 120.0
-"""How long an output that has begun waits for room in full engines, together."""
-MAX_TRIES = 2
-"""How many engines may break off before an output fails."""
 NUM_VERIFYING_THREADS = 4
 """Threads for outputs that take long to begin, verify or complete; one client has at most half of them."""
 
 _log = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
-
-
-class _FailedTries:
-    """The replicas that failed one output, of which the first `num_forced` tokens are no engine's."""
-
-    def __init__(self, num_forced: int) -> None:
-        self.replicas: dict[Replica, EngineBroke] = {}
-        self._num_forced = num_forced
-        self._num_broken = 0
-        self._waited_s = 0.0
-
-    def add(self, replica: Replica, fault: EngineBroke) -> None:
-        """Note how a replica failed; raises the fault if too many have broken off."""
-        self.replicas[replica] = fault
-        self._num_broken += not isinstance(fault, EngineFull)
-        if self._num_broken >= MAX_TRIES:
-            raise fault
-
-    async def wait_for_room(self, replica: Replica, output: VerifiedOutput) -> bool:
-        """Wait if the replica that is next was full, since then no other is left to be asked; whether it did.
-
-        Raises:
-            EngineFull: the output has not begun, so that its client can try again; or it waited too long.
-        """
-        fault = self.replicas.get(replica)
-        if not isinstance(fault, EngineFull):
-            return False
-        if len(output.ids) == self._num_forced or self._waited_s >= MAX_WAIT_S:
-            raise fault
-        self._waited_s += fault.retry_after_s
-        await asyncio.sleep(fault.retry_after_s)
-        for other in [one for one, fault in self.replicas.items() if isinstance(fault, EngineFull)]:
-            del self.replicas[other]
-        return True
 
 
 class OutputWriter:
@@ -110,15 +75,33 @@ class OutputWriter:
         self._jump_forward = jump_forward
         self._jump_lock = threading.Lock()
         self._threads = FairThreads(NUM_VERIFYING_THREADS, "callgate-verify")
+        self._room_turns = FairTurns()
 
-    async def write(
-        self, output: VerifiedOutput, affinity: bytes, queue: EventQueue, ends_at: float | None
-    ) -> None:
-        """Write one choice. Its events go to the queue, and so does an error that ends it.
+    def begin(
+        self, outputs: Sequence[VerifiedOutput], affinity: bytes, queue: EventQueue, ends_at: float | None
+    ) -> tuple[asyncio.Task[None], ...]:
+        """Begin to write the choices of a request, each in a task.
 
-        `affinity` chooses the replica. At `ends_at`, a time of the event loop's clock, it ends with
-        DeadlineExceeded.
+        Their events go to the queue, and so does an error that ends one. `affinity` chooses the replica. At
+        `ends_at`, a time of the event loop's clock, they end with DeadlineExceeded.
         """
+        room = RequestRoom(len(outputs))
+        return tuple(
+            asyncio.create_task(
+                self._write(output, affinity, queue, ends_at, Tries(output, room, self._room_turns))
+            )
+            for output in outputs
+        )
+
+    async def _write(
+        self,
+        output: VerifiedOutput,
+        affinity: bytes,
+        queue: EventQueue,
+        ends_at: float | None,
+        tries: Tries,
+    ) -> None:
+        """Write one choice."""
         delivery = ChoiceDelivery(queue)
         try:
             async with asyncio.timeout_at(ends_at) as deadline:
@@ -128,7 +111,7 @@ class OutputWriter:
                 else:
                     delivery.hold(forced)
                     await self._grammars.publish(output.request)
-                await self._continue(output, affinity, delivery)
+                await self._continue(output, affinity, delivery, tries)
         except RuntimeFault as fault:
             queue.put(fault)
         except MatchingTooSlow as error:
@@ -139,6 +122,8 @@ class OutputWriter:
             else:
                 _log.error("an output at an external engine failed", exc_info=error)
                 queue.put(Unforeseen())
+        finally:
+            tries.end_turn()
 
     def shutdown(self) -> None:
         """Accept no more outputs."""
@@ -148,28 +133,29 @@ class OutputWriter:
         with self._jump_lock:  # `JumpForward` is not thread-safe
             return output.write_forced(self._jump_forward)
 
-    async def _continue(self, output: VerifiedOutput, affinity: bytes, delivery: ChoiceDelivery) -> None:
+    async def _continue(
+        self, output: VerifiedOutput, affinity: bytes, delivery: ChoiceDelivery, tries: Tries
+    ) -> None:
         """Have engines continue an output until it ends.
 
         An engine that breaks off is replaced once, or asked again if there is no other replica. A full one is
         replaced as long as there are others. An engine that leaves the grammar is asked again a few times;
         then the closer completes the output.
         """
-        failed = _FailedTries(len(output.ids))
         while not output.is_finished:
-            replica = self._next_replica(output, affinity, failed.replicas)
+            replica = self._next_replica(output, affinity, tries.failed)
             if replica is None:
                 delivery.put(await self._in_thread(output, output.close))
                 break
-            if await failed.wait_for_room(replica, output):
+            if await tries.wait_for_room(replica):
                 continue  # another may have room now, or this one may take no more requests
             output.resume()
             try:
-                await self._ask(replica, output, delivery)
+                await self._ask(replica, output, delivery, tries)
             except EngineBroke as fault:
                 if output.is_finished:
                     break
-                failed.add(replica, fault)
+                tries.add(replica, fault)
                 if isinstance(fault, EngineFull):
                     output.not_taken()
                 else:
@@ -197,7 +183,9 @@ class OutputWriter:
                 raise next(iter(failed.values())) from None
             raise
 
-    async def _ask(self, replica: Replica, output: VerifiedOutput, delivery: ChoiceDelivery) -> None:
+    async def _ask(
+        self, replica: Replica, output: VerifiedOutput, delivery: ChoiceDelivery, tries: Tries
+    ) -> None:
         """Have one engine continue an output, until the output ends or a token is refused.
 
         Raises:
@@ -208,6 +196,7 @@ class OutputWriter:
         make = partial(self._completion_request, replica.model.model_id, output)
         completion_request = await self._in_thread(output, make)
         request.times.note_begun()
+        tries.begin()
         answer = EngineAnswer(replica, self._grammars.watch() if request.recipe is not None else None)
         async with (
             replica.request(request.client_id) as stall_clock,
@@ -217,6 +206,7 @@ class OutputWriter:
                 tokens = answer.read(chunk, stall_clock)
                 if chunk.tokens:
                     request.times.note_token()
+                    tries.found_room()
                 if chunk.num_cached is not None:
                     delivery.note_cached(chunk.num_cached, output)
                 with stall_clock.stopped():

@@ -240,13 +240,7 @@ class RemoteRuntime:
         outputs, affinity = await self._prompts.render(request, partial(self._outputs_and_affinity, request))
         with self._admission.admitted(request):
             queue = EventQueue(len(outputs))
-            answer = _Answer(
-                queue,
-                tuple(
-                    asyncio.create_task(self._writer.write(output, affinity, queue, ends_at))
-                    for output in outputs
-                ),
-            )
+            answer = _Answer(queue, self._writer.begin(outputs, affinity, queue, ends_at))
             self._answers.add(answer)
             try:
                 yield PromptRendered(len(outputs[0].prompt_ids))

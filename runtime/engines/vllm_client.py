@@ -3,7 +3,8 @@
 That route takes no images. Requests with images go to `/inference/v1/generate`, which takes token ids as
 well; the engine puts each image at its placeholder in the prompt.
 
-A vLLM that speculates refuses `logit_bias`. So a bias is sent only where a client asks for one.
+A vLLM that speculates refuses `logit_bias` and `min_p`. So a bias is sent only where a client asks for one,
+and that client is told which field of its request was refused.
 """
 
 import re
@@ -32,7 +33,7 @@ from runtime.engines.client import (
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.event_stream import EventLimits, read_in_turn
-from runtime.errors import EngineBroke, EngineFull, EngineRefused
+from runtime.errors import EngineBroke, EngineFull, EngineRefused, RequestRefused
 from runtime.written_token import SampledToken
 from toolspecs.resolved_types import resolved
 
@@ -43,6 +44,8 @@ _RUNNING = re.compile(
 """A line of the metrics. It begins with a constant text, for which Python searches quickly."""
 _MAX_COUNTS = 256
 """The most engines of one server whose counts are added up."""
+_SPECULATION = "speculative decoding"
+"""What a vLLM that speculates says of the fields that it refuses for that reason."""
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})")
 
 
@@ -138,6 +141,7 @@ class VllmClient(HttpEngineClient):
         else:
             path, body = "/v1/completions", completion_body(request, self._vocabulary)
         async with (
+            _telling_speculation(request),
             self._connection.events(path, body, headers, EventLimits.of(request)) as events,
             aclosing(self._chunks(events)) as chunks,
         ):
@@ -175,6 +179,20 @@ class VllmClient(HttpEngineClient):
             choice.finish_reason,
             None if prompt_ids is None else tuple(prompt_ids),
         )
+
+
+@asynccontextmanager
+async def _telling_speculation(request: CompletionRequest) -> AsyncIterator[None]:
+    """Inside the block, raise RequestRefused for a field that the engine refuses because it speculates."""
+    try:
+        yield
+    except EngineRefused as refusal:
+        sampling = request.sampling
+        if _SPECULATION not in refusal.reason or not (sampling.logit_bias or sampling.min_p):
+            raise
+        field, remedy = ("logit_bias", "leave it out") if sampling.logit_bias else ("min_p", "send 0")
+        reason = f"the engine of this model speculates, and vLLM does not take `{field}` then; {remedy}"
+        raise RequestRefused(reason, field) from refusal
 
 
 def _tokens(ids: list[int], logprobs: _Logprobs | None) -> list[SampledToken]:

@@ -162,15 +162,24 @@ async def test_a_client_that_leaves_frees_the_engine(text, kind):
 
 @dataclass
 class WithoutGuards(StandIn):
-    """It masks by the grammars of canaries whose strings may have any length."""
+    """It masks by the grammars of canaries whose strings may have any length.
+
+    Its model writes strings of `num_characters`; None: of any length.
+    """
 
     has_guards: bool = True
+    num_characters: int | None = None
 
     def linked(self, mark):
         tool, _ = canary_tools(SECRET, has_guards=True)
         if self.has_guards or mark.recipe.tools[0][0] != tool.name:
             return super().linked(mark)
-        properties = tool.parameters["properties"] | {"text": {"type": "string"}}
+        length = self.num_characters
+        text = {"type": "string"} | ({"minLength": length, "maxLength": length} if length else {})
+        properties = {
+            name: text if "minLength" in schema else schema
+            for name, schema in tool.parameters["properties"].items()
+        }
         loose = replace(tool, parameters={**tool.parameters, "properties": properties})
         return compile_toolset([loose], tokenizer=self.text.prepared, syntax=self.text.syntax, parallel=False)
 
@@ -208,6 +217,7 @@ BROKEN = [
     (StandIn, {"writes": {2: 5}}, "as token 3 of an output"),
     (WithoutGuards, {"has_guards": False, "end_bias": 4.0}, "its masks are not in force"),
     (WithoutGuards, {"has_guards": False, "end_bias": -50.0}, "its masks are not in force"),
+    (WithoutGuards, {"has_guards": False, "num_characters": 24}, "its masks are not in force"),
     (MasksOthers, {"masks_others": True}, "under a mask in a request that has none"),
     (StandIn, {"aborts": False}, "whose client has left"),
     (StandIn, {"context_length": "long"}, "gives an answer that cannot be read"),
@@ -288,7 +298,7 @@ async def test_a_model_that_thinks_before_its_call_passes_the_canary(text, kind,
         assert calls
 
 
-@pytest.mark.parametrize("context_length", [150, 300, 4096])
+@pytest.mark.parametrize("context_length", [250, 500, 4096])
 async def test_an_engine_with_a_short_context_passes_the_canary(text, context_length):
     """The canary asks for no more tokens than the context has: engines would refuse that."""
     async with remote_over(text, StandIn(text, context_length=context_length), wait=False) as remote:

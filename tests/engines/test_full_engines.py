@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from completions_server import StandIn, answer, is_canary
@@ -13,6 +13,7 @@ from remote_engines import (
     TOOLS,
     WATCH,
     answer_of,
+    assert_valid,
     events_of,
     forbidden,
     remote_over,
@@ -231,9 +232,81 @@ async def test_an_answer_that_has_begun_waits_for_room(text, monkeypatch):
         assert stand_in.num_refusals == 0
         stand_in.bodies.clear()
         stand_in.num_refusals = 3
-        monkeypatch.setattr("runtime.engines.output_writer.MAX_WAIT_S", 1.0)
+        monkeypatch.setattr("runtime.engines.tries.MAX_WAIT_S", 1.0)
         with pytest.raises(EngineFull):
             await answer_of(remote, remote.request(lookup, temperature=0.0))
+
+
+@dataclass
+class ClosedBehindHeaders(StockStandIn):
+    """While it `is_full`, it refuses all but the first request of an answer; it notes who is not refused."""
+
+    is_full: bool = True
+    num_refused: int = 0
+    admitted: list = field(default_factory=list)
+
+    async def complete(self, body, receive, send):
+        is_first = body["prompt"] == self.requests[0]["prompt"] if self.requests else True
+        is_refused = self.is_full and not is_first and not is_canary(body)
+        self.status = 503 if is_refused else 200
+        self.num_refused += is_refused
+        if not is_first:
+            self.admitted += [] if is_refused else [body["cache_salt"]]
+        await super().complete(body, receive, send)
+
+
+async def test_answers_that_wait_for_room_take_turns_and_so_do_their_clients(text):
+    """One of them asks a full engine again. The others follow when it is taken, and not a second later."""
+    stand_in = ClosedBehindHeaders(text)
+    async with remote_over(text, stand_in) as remote:
+        lookup = await remote.grammar(parallel=False)
+        stand_in.bodies.clear()
+        waiting = []
+        for num_waiting, client_id in enumerate(("heavy", "heavy", "heavy", "light"), start=1):
+            request = remote.request(lookup, temperature=0.0, client_id=client_id)
+            waiting.append(asyncio.create_task(answer_of(remote, request)))
+            await until(lambda num=num_waiting: stand_in.num_refused >= num)
+        num_refused = stand_in.num_refused
+        await until(lambda: stand_in.num_refused > num_refused)
+        await asyncio.sleep(0.5)
+        assert stand_in.num_refused == num_refused + 1
+        stand_in.is_full = False
+        for calls, end in await asyncio.gather(*waiting):
+            assert (len(calls), end.closed_by) == (1, None)
+        heavy, *_, last = stand_in.admitted
+        assert [salt == heavy for salt in stand_in.admitted] == [True, True, False, True]
+        assert last == heavy
+
+
+@dataclass
+class RoomForOne(StandIn):
+    """It has room for one request at a time."""
+
+    num_admitted: int = 0
+
+    async def complete(self, body, receive, send):
+        self.status = 503 if self.num_admitted and not is_canary(body) else 200
+        self.num_admitted += 1
+        try:
+            await super().complete(body, receive, send)
+        finally:
+            self.num_admitted -= 1
+
+
+async def test_choices_that_find_no_room_wait_for_the_others(text):
+    """They ended the request, also if others of its choices were half written."""
+    async with remote_over(text, RoomForOne(text, token_s=0.005)) as remote:
+        request = remote.request(await remote.grammar(), num_choices=3)
+        assert_valid(await events_of(remote, request), request)
+
+
+async def test_a_request_is_refused_if_no_choice_finds_room(text):
+    stand_in = StandIn(text)
+    async with remote_over(text, stand_in) as remote:
+        stand_in.status = 503
+        async with asyncio.timeout(0.9):
+            with pytest.raises(EngineFull):
+                await events_of(remote, remote.request(num_choices=3))
 
 
 async def test_an_engine_that_dies_while_an_answer_waits_for_its_room_is_not_asked(text):

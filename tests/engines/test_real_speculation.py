@@ -87,3 +87,12 @@ def test_a_call_that_has_no_room_is_left_out_and_the_text_goes_on(place):
         num_engine_requests.append(client.get("/v1/engines").json()["data"][0]["served"] - before)
     assert choice["message"]["content"]
     assert num_engine_requests[1] == 2
+
+
+@pytest.mark.parametrize("field", [{"logit_bias": {"5": 1.0}}, {"min_p": 0.1}])
+def test_a_client_is_told_which_of_its_fields_is_not_taken(place, field):
+    _, client, _ = place
+    [name] = field
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "temperature": 1} | field
+    answer = client.post("/v1/chat/completions", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)

@@ -223,3 +223,23 @@ def test_engines_without_the_plugin_take_no_requests_and_everybody_is_told_why(e
     finally:
         for stand_in in stand_ins:
             stand_in.has_plugin = True
+
+
+@pytest.mark.parametrize("field", [{"logit_bias": {"5": 1.0}}, {"min_p": 0.1}])
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_client_is_told_which_of_its_fields_an_engine_that_speculates_does_not_take(
+    engines, field, is_streamed
+):
+    """The engine's refusal was a 502, and named both fields."""
+    [name], (client, stand_ins) = field, engines
+    for stand_in in stand_ins:
+        stand_in.speculates = True
+    body = {"model": "big", "messages": HELLO, "max_tokens": 9, "stream": is_streamed}
+    try:
+        assert client.post("/v1/chat/completions", json=body).is_success
+        answer = client.post("/v1/chat/completions", json=body | field)
+    finally:
+        for stand_in in stand_ins:
+            stand_in.speculates = False
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
+    assert "speculates" in answer.json()["error"]["message"]

@@ -14,19 +14,24 @@ class FairTurns:
     """The tasks of an owner have their turns in the order of arrival. One event loop owns this."""
 
     def __init__(self) -> None:
-        self._is_taken = False
+        self.is_taken = False
+        """Whether a task has a turn."""
         self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
     async def of(self, owner: Hashable) -> AsyncIterator[None]:
         """Wait for a turn of an owner, and have it for as long as the block takes."""
-        if self._is_taken:
-            await self._next_turn(owner)
-        self._is_taken = True
+        await self.take(owner)
         try:
             yield
         finally:
-            self._pass_on()
+            self.pass_on()
+
+    async def take(self, owner: Hashable) -> None:
+        """Wait for a turn of an owner, and have it until `pass_on`."""
+        if self.is_taken:
+            await self._next_turn(owner)
+        self.is_taken = True
 
     async def _next_turn(self, owner: Hashable) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -35,10 +40,10 @@ class FairTurns:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # it was given the turn at the same time
-                self._pass_on()
+                self.pass_on()
             raise
 
-    def _pass_on(self) -> None:
+    def pass_on(self) -> None:
         """Give the turn to the owner who has waited longest, or to nobody."""
         while self._waiting:
             owner = next(iter(self._waiting))
@@ -49,4 +54,4 @@ class FairTurns:
             if not turn.cancelled():
                 turn.set_result(None)
                 return
-        self._is_taken = False
+        self.is_taken = False
