@@ -1,9 +1,12 @@
 """`callgate tools import` of Python functions."""
 
+import json
 import sys
 from functools import partial
 
 import pytest
+from pydantic import TypeAdapter
+from pydantic_core import ArgsKwargs
 from source_server import printed
 
 from compiler import compile_schema
@@ -31,6 +34,16 @@ class Desk:
     @staticmethod
     def call(number: Annotated[str, Field(max_length=5, description="Whom.")]):
         """Call somebody."""
+
+class Card(BaseModel):
+    kind: Literal["card"] = "card"
+    number: Annotated[str, Field(pattern=r"^[0-9]{4}$")]
+
+class Account(BaseModel):
+    kind: Literal["account", "savings"] = "account"
+    iban: str
+
+def pay(method: Annotated[Card | Account, Field(discriminator="kind")]): ...
 
 def anything(*args): ...
 def strange(x: type(ship)): ...
@@ -75,6 +88,20 @@ def test_what_cannot_be_a_tool_is_told(run, name):
     assert f"tool '{name}'" in result.stderr
     toolset = printed(run(f"shop_functions:{name}", "shop_functions:ship", "--print", "--skip-refused"))
     assert [tool["name"] for tool in toolset["tools"]] == ["ship"]
+
+
+def test_calls_of_a_union_have_the_discriminator_without_which_pydantic_refuses_them(run):
+    [tool] = printed(run("shop_functions:pay", "--print"))["tools"]
+    compiled = compile_schema(tool["inputSchema"], objects="closed")
+    assert list(compiled.report.warnings) == []
+    validate = TypeAdapter(sys.modules["shop_functions"].pay).validate_python
+    card, savings = {"kind": "card", "number": "1234"}, {"kind": "savings", "iban": "x"}
+    for method in (card, savings):
+        text = json.dumps({"method": method})
+        assert compiled.accepts(text)
+        validate(ArgsKwargs((), json.loads(text)))
+    for method in ({"number": "1234"}, {"iban": "x"}, {**card, "iban": "x"}, {**savings, "number": "1234"}):
+        assert not compiled.accepts(json.dumps({"method": method}))
 
 
 @pytest.mark.parametrize(
