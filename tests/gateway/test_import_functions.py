@@ -12,6 +12,7 @@ from source_server import printed
 from compiler import compile_schema
 
 SOURCE = '''
+from decimal import Decimal
 from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
@@ -44,6 +45,8 @@ class Account(BaseModel):
     iban: str
 
 def pay(method: Annotated[Card | Account, Field(discriminator="kind")]): ...
+
+def charge(amount: Annotated[Decimal, Field(gt=0, max_digits=6, decimal_places=2)], rate: Decimal = Decimal(1)): ...
 
 def anything(*args): ...
 def strange(x: type(ship)): ...
@@ -102,6 +105,19 @@ def test_calls_of_a_union_have_the_discriminator_without_which_pydantic_refuses_
         validate(ArgsKwargs((), json.loads(text)))
     for method in ({"number": "1234"}, {"iban": "x"}, {**card, "iban": "x"}, {**savings, "number": "1234"}):
         assert not compiled.accepts(json.dumps({"method": method}))
+
+
+def test_decimals_are_numbers_with_the_digits_that_pydantic_takes(run):
+    [tool] = printed(run("shop_functions:charge", "--print"))["tools"]
+    compiled = compile_schema(tool["inputSchema"], objects="closed")
+    charge = TypeAdapter(sys.modules["shop_functions"].charge).validate_python
+    for amount in ("9999.99", "0.01", "12"):
+        assert compiled.accepts(f'{{"amount": {amount}}}')
+        charge(ArgsKwargs((), {"amount": float(amount)}))
+    for amount in ("10000", "0.001", "0", "-1", "1e5", '"12"', '"twelve"'):
+        assert not compiled.accepts(f'{{"amount": {amount}}}')
+    assert compiled.accepts('{"amount": 1, "rate": -3.25}')
+    assert not compiled.accepts('{"amount": 1, "rate": "low"}')
 
 
 @pytest.mark.parametrize(
