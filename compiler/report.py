@@ -75,8 +75,12 @@ class EnforcementReport:
 
     @property
     def warnings(self) -> Iterator[ReportEntry]:
-        """The entries that warn: of an unknown keyword or format, and of an undeclared dialect."""
-        return (entry for entry in self.entries if entry.verdict is Verdict.ANNOTATION and entry.note)
+        """The entries that warn: of a keyword or format without effect, a slip, or an undeclared dialect."""
+        return (
+            entry
+            for entry in self.entries
+            if (entry.verdict is Verdict.ANNOTATION and entry.note) or DID_YOU_MEAN in entry.note
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from compiler.frontend.references import References
 from compiler.regular.formats import FORMATS
 from toolspecs.json_pointer import child
 from toolspecs.json_value import Limits
-from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.nearest import MAX_NAME, did_you_mean, near_matches, shorten
 from toolspecs.schemas.bundle import REFERENCES, absolute
 from toolspecs.schemas.drafts import SchemaDraft
 from toolspecs.schemas.schema_check import check_document, keyword_at
@@ -158,8 +158,24 @@ def unsatisfiable(
         case [keyword]:
             name = keyword.rpartition("/")[2]
             return UnsupportedSchema(keyword, name, _NOTHING, "Relax it, or leave it out.")
+    if forbidden := _forbidden(resolve(document, pointer)):
+        key, near = forbidden
+        reason = f"lists {shorten(key, MAX_NAME)!r}, which `additionalProperties` forbids"
+        suggestion = f"Declare it in `properties`{did_you_mean(near) or '.'}"
+        return UnsupportedSchema(child(pointer, "required"), "required", reason, suggestion)
     reason = f"{_NOTHING}, since these keywords exclude one another: {', '.join(keywords)}"
     return UnsupportedSchema(pointer, "", reason, "Relax one of them, or leave one out.")
+
+
+def _forbidden(schema: Any) -> tuple[str, tuple[str, ...]] | None:
+    """The first required key that a closed object does not declare, and the most similar one that it does."""
+    if not isinstance(schema, dict) or schema.get("additionalProperties") is not False:
+        return None
+    required, properties = schema.get("required"), schema.get("properties", {})
+    if "patternProperties" in schema or not isinstance(required, list) or not isinstance(properties, dict):
+        return None
+    key = next((key for key in required if key not in properties), None)
+    return None if key is None else (key, near_matches(key, properties, 1))
 
 
 def _nothing_listed(emptied: AppliedSchema, text: str) -> UnsupportedSchema:

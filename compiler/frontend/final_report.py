@@ -19,7 +19,7 @@ from compiler.frontend.report_parts import ReportPart
 from compiler.regular.formats import FORMATS
 from compiler.report import IGNORED, EnforcementReport, ReportEntry, Verdict
 from toolspecs.json_pointer import child
-from toolspecs.nearest import did_you_mean, near_matches, shorten
+from toolspecs.nearest import MAX_NAME, did_you_mean, near_matches, shorten
 
 _NOT_ASSERTED_BY_ALL = "not all validators assert it in this draft; the output is valid for all of them"
 _DISPUTED = "texts are left out on which validators disagree, such as {}"
@@ -28,6 +28,11 @@ _NULLABLE = (
     f"{IGNORED}, since JSON Schema does not have it: null is never written;"
     ' list "null" in `type`, or declare OpenAPI 3.0 by `$schema`'
 )
+_DISCRIMINATOR = (
+    f"{IGNORED}, since JSON Schema does not have it:"
+    " let each alternative require the property, and list its values"
+)
+_UNDECLARED = "no schema declares {}, so any value is written for it"
 _UNUSED = "no value is checked by it"
 _LIKELY = 0.75
 """The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
@@ -53,10 +58,11 @@ def final_report(parts: Sequence[ReportPart], references: References, draft: int
     ignored = {pointer: ignored_by_draft(schema, draft) for pointer, schema in schemas.items()}
     verdicts = _Verdicts(references, (*parts, *_moved_parts(parts)), ignored)
     disputed = left_out(applied_schemas(references.document, references.documents), draft)
+    declared = {key for schema in schemas.values() for key in _declared(schema)}
     entries = [
         entry
         for pointer, schema in schemas.items()
-        for entry in _entries(pointer, schema, verdicts, draft, disputed)
+        for entry in _entries(pointer, schema, verdicts, draft, disputed, declared=declared)
     ]
     of_booleans = [
         _entry(pointer, keyword, found)
@@ -88,8 +94,13 @@ def _entries(
     verdicts: "_Verdicts",
     draft: int,
     disputed: Mapping[tuple[str, str], Sequence[str]],
+    *,
+    declared: Collection[str],
 ) -> Iterator[ReportEntry]:
-    """The entries of one schema: on the whole of it, then on its keywords."""
+    """The entries of one schema: on the whole of it, then on its keywords.
+
+    `declared` are the keys that any schema of the document declares.
+    """
     verdict, texts = verdicts.noted.get((pointer, ""), _UNNOTED)
     of_keywords = {text for keyword in schema for text in verdicts.noted.get((pointer, keyword), _UNNOTED)[1]}
     if own_texts := {text: None for text in texts if text not in of_keywords}:
@@ -108,6 +119,8 @@ def _entries(
         elif is_asserted and (disputed_here := disputed.get((pointer, keyword))):
             note = _DISPUTED if keyword == "format" else _DISPUTED_HERE
             found = _narrowed(found, note.format(", ".join(disputed_here[:3])))
+        if is_asserted and keyword == "required" and (slip := _misspelled_key(schema, declared)):
+            found = found[0], {**found[1], slip: None}
         yield _entry(pointer, keyword, found)
 
 
@@ -133,9 +146,27 @@ def _ignored(keyword: str, value: object) -> str:
         return f"unknown format, {IGNORED}{did_you_mean(near_matches(value, FORMATS, 1, _LIKELY))}"
     if keyword == "nullable":
         return _NULLABLE if value is True else ""
+    if keyword == "discriminator":
+        return _DISCRIMINATOR
     if keyword in ASSERTIONS | ANNOTATIONS or keyword.startswith("x-"):
         return ""
     return f"unknown keyword, {IGNORED}{did_you_mean(near_matches(keyword, ASSERTIONS, 1, _LIKELY))}"
+
+
+def _misspelled_key(schema: Mapping[str, Any], declared: Collection[str]) -> str:
+    """A note on the first required key that nothing declares, but that resembles one that may be left out."""
+    required = [key for key in schema["required"] if isinstance(key, str)]
+    optional = [key for key in _declared(schema) if key not in required]
+    for key in required:
+        if key not in declared and (near := near_matches(key, optional, 1, _LIKELY)):
+            return _UNDECLARED.format(repr(shorten(key, MAX_NAME))) + did_you_mean(near)
+    return ""
+
+
+def _declared(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The keys that a schema declares."""
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
 def _has_force(keyword: str, value: object) -> bool:

@@ -40,6 +40,8 @@ _OF_PARTS = {
 _OF_OTHER_KEYS = ("additionalProperties", "unevaluatedProperties")
 """Keywords of keys that match neither `properties` nor `patternProperties`."""
 _MAX_VISITS = 2_000
+_MAX_DEPTH = 8
+"""How deep `allOf` and references are followed to find the constant of an alternative."""
 
 _LocatedSchema = tuple[str, Mapping[str, Any]]
 """A schema after its pointer."""
@@ -349,6 +351,38 @@ class SourceMap:
         ordered = SchemaLocation((*first, *last), location.pointer, frozenset(last))
         self._branches[ordered] = paths_of
         return ordered
+
+    def without_excluded(
+        self, location: SchemaLocation, excludes: Callable[[Mapping[str, Any]], bool]
+    ) -> SchemaLocation:
+        """The location without what applies only through alternatives that an object cannot satisfy.
+
+        So keys that another alternative declares are undeclared in this object.
+        """
+        paths_of = self.branches(location)
+        alternatives = {branch for paths in paths_of.values() for branches in paths for branch in branches}
+        excluded = {pointer for pointer in alternatives if self._is_excluded(pointer, excludes)}
+        if not excluded:
+            return location
+        remaining = {p: tuple(filter(excluded.isdisjoint, paths_of[p])) for p in location.pointers}
+        pointers = tuple(pointer for pointer, paths in remaining.items() if paths)
+        kept = replace(location, pointers=pointers, aside=location.aside.intersection(pointers))
+        self._branches[kept] = {pointer: remaining[pointer] for pointer in pointers}
+        return kept
+
+    def _is_excluded(
+        self, pointer: str, excludes: Callable[[Mapping[str, Any]], bool], depth: int = 0
+    ) -> bool:
+        """Whether a schema, a part of its `allOf` or what it refers to cannot be satisfied."""
+        schema = self.at(pointer)
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+            return False
+        return excludes(schema) or any(
+            self._is_excluded(part, excludes, depth + 1)
+            for keyword in ("allOf", *REFERENCES)
+            if keyword in schema
+            for part in self.references.in_place(pointer, keyword, schema[keyword])
+        )
 
     def _are_all_unfit(self, pointer: str, unfit: Collection[str]) -> bool:
         """Whether no alternative in the same list fits: then the form was merged from several of them."""

@@ -1,7 +1,7 @@
 """What is lowered: the constraints of a canonical view as plain values, and the context of a value."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -260,22 +260,68 @@ def may_stem_from(constraint: ObjectConstraint) -> Callable[[Mapping[str, Any]],
     return fits
 
 
-def _is_listed(value: CanonicalSchema | None, source: Any) -> bool:
-    """Whether all values of a schema are in the `enum` or `const` of the source, if that has one."""
+def excluded_by_constants(constraint: ObjectConstraint) -> Callable[[Mapping[str, Any]], bool]:
+    """A test: does a required key have only other constants than a given object schema of the document?
+
+    No object of the constraint satisfies such a schema, which is mostly another alternative of a union.
+    """
+    constants = {
+        key: known
+        for key in constraint.required
+        if (known := _constants(_listed(constraint.properties.get(key))))
+    }
+
+    def excludes(schema: Mapping[str, Any]) -> bool:
+        properties = schema.get("properties")
+        if not isinstance(properties, dict):
+            return False
+        sources = ((known, properties.get(key)) for key, known in constants.items())
+        return any(
+            (others := _constants(_listed_in(source))) is not None and known.isdisjoint(others)
+            for known, source in sources
+        )
+
+    return excludes
+
+
+def _constants(values: Sequence[Any] | None) -> frozenset[tuple[bool, Any]] | None:
+    """Scalars so that those are equal that JSON Schema takes for equal; None if not all are scalars."""
+    if values is None or not all(isinstance(value, str | bool | int | float | None) for value in values):
+        return None
+    return frozenset((isinstance(value, bool), value) for value in values)
+
+
+def _listed_in(source: Any) -> list[Any] | None:
+    """The values of a schema of the document; None if it does not list them."""
     if not isinstance(source, dict) or not source.keys() & {"const", "enum"}:
-        return True
-    listed = source["enum"] if isinstance(source.get("enum"), list) else [source.get("const")]
+        return None
+    return source["enum"] if isinstance(source.get("enum"), list) else [source.get("const")]
+
+
+def _listed(value: CanonicalSchema | None) -> list[Any] | None:
+    """The values of a canonical schema; None if it does not list them."""
     match value.view() if value is not None else None:
         case canonical.ConstView(only):
-            values = [only]
+            return [only]
         case canonical.EnumView(values):
-            pass
+            return list(values)
+        case _:
+            return None
+
+
+def _is_listed(value: CanonicalSchema | None, source: Any) -> bool:
+    """Whether all values of a schema are in the `enum` or `const` of the source, if that has one."""
+    listed = _listed_in(source)
+    if listed is None:
+        return True
+    match value.view() if value is not None else None:
         case canonical.FalseView():
             return True
         case canonical.MultiTypeView(types) if set(types) <= {"null", "boolean"}:
             return True
-        case _:
-            return False
+    values = _listed(value)
+    if values is None:
+        return False
     return set(map(without_key_order, values)) <= set(map(without_key_order, listed))
 
 

@@ -15,7 +15,7 @@ from compiler.syntaxes import find_syntax
 from compiler.toolset_compiler import lower_tool
 from toolspecs.tool import CustomInput, Tool, custom_tool
 
-LOWERED = (40, "cb54019d5260fa61")
+LOWERED = (41, "234a518b78d8925d")
 """LOWERING_VERSION, and a digest of all grammars of this file."""
 
 VALUES = [
@@ -49,6 +49,7 @@ OBJECTS = [
     {"properties": {"a": {}, "b": {"type": "null"}}, "dependentRequired": {"a": ["b"]}},
     {"properties": {"a": {"type": "integer"}, "b": {}}, "required": ["b"], "unevaluatedProperties": False},
     {"oneOf": [{"properties": {"k": {"const": k}}, "required": ["k"]} for k in ("a", "b")]},
+    {"anyOf": [{"properties": {"k": {"const": k}, k: {}}, "required": ["k"]} for k in ("a", "b")]},
     {"allOf": [{"properties": {"a": {"type": "number"}}}, {"properties": {"a": {"multipleOf": 5}}}]},
     {"if": {"properties": {"k": {"const": 1}}}, "then": {"required": ["x"]}, "else": {"required": ["y"]}},
     {"properties": {"next": {"$ref": "#"}, "v": {"type": "string", "pattern": "^v"}}},

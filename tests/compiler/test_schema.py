@@ -10,6 +10,7 @@ from compiler.schema import compile_schema
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
+OBJECT = {"type": "object"}
 TREE = {
     "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "v": INTEGER}}},
     "$ref": "#/$defs/node",
@@ -281,6 +282,14 @@ def test_report_names_every_keyword():
         ("enums", ["a"], "unknown keyword, ignored; did you mean 'enum'?"),
         ("format", "e-mail", "unknown format, ignored; did you mean 'email'?"),
         ("format", "secret", "unknown format, ignored"),
+        (
+            "discriminator",
+            {"propertyName": "kind"},
+            (
+                "ignored, since JSON Schema does not have it: "
+                "let each alternative require the property, and list its values"
+            ),
+        ),
         ("contentEncoding", "base64", ""),
         ("x-note", 1, ""),
     ],
@@ -289,6 +298,45 @@ def test_what_is_ignored_is_told(keyword, value, note):
     report = compile_schema({"properties": {"a": {keyword: value}}}).report
     [entry] = [entry for entry in report if entry.keyword == keyword]
     assert entry == ReportEntry("/properties/a", keyword, Verdict.ANNOTATION, note)
+
+
+@pytest.mark.parametrize(
+    ("schema", "key", "meant"),
+    [
+        ({"properties": {"days": {}, "city": {}}, "required": ["city", "dayz"]}, "dayz", "days"),
+        ({"properties": {"user_id": {}}, "required": ["userId"]}, "userId", "user_id"),
+        ({"properties": {"days": {}, "dayz": {}}, "required": ["dayz"]}, None, None),
+        ({"properties": {"item1": {}}, "required": ["item1", "item2"]}, None, None),
+        ({"properties": {"days": {}}, "required": ["unit"]}, None, None),
+        ({"required": ["dayz"]}, None, None),
+        (
+            {"properties": {"days": {}}, "required": ["dayz"], "allOf": [{"properties": {"dayz": {}}}]},
+            None,
+            None,
+        ),
+    ],
+)
+def test_a_required_key_that_is_probably_misspelled_is_told(schema, key, meant):
+    """The model has to write it, and any value under it."""
+    warnings = [(entry.keyword, entry.note) for entry in compile_schema(schema).report.warnings]
+    note = f"no schema declares {key!r}, so any value is written for it; did you mean {meant!r}?"
+    assert [(keyword, note in told) for keyword, told in warnings] == ([("required", True)] if key else [])
+
+
+@pytest.mark.parametrize(
+    ("required", "suggestion"),
+    [
+        ("dayz", "Declare it in `properties`; did you mean 'days'?"),
+        ("unit", "Declare it in `properties`."),
+    ],
+)
+def test_a_required_key_that_a_closed_object_forbids_is_named(required, suggestion):
+    inner = {"properties": {"days": {}}, "required": ["days", required], "additionalProperties": False}
+    with pytest.raises(UnsupportedSchema) as caught:
+        compile_schema(OBJECT | {"properties": {"when": OBJECT | inner}, "required": ["when"]})
+    assert (caught.value.pointer, caught.value.keyword) == ("/properties/when/required", "required")
+    assert caught.value.reason == f"lists {required!r}, which `additionalProperties` forbids"
+    assert caught.value.suggestion == suggestion
 
 
 def test_the_report_names_what_is_referred_to_in_any_place():

@@ -1,14 +1,18 @@
 """`callgate tools import` of Python functions."""
 
+import json
 import sys
 from functools import partial
 
 import pytest
+from pydantic import TypeAdapter
+from pydantic_core import ArgsKwargs
 from source_server import printed
 
 from compiler import compile_schema
 
 SOURCE = '''
+from decimal import Decimal
 from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
@@ -31,6 +35,18 @@ class Desk:
     @staticmethod
     def call(number: Annotated[str, Field(max_length=5, description="Whom.")]):
         """Call somebody."""
+
+class Card(BaseModel):
+    kind: Literal["card"] = "card"
+    number: Annotated[str, Field(pattern=r"^[0-9]{4}$")]
+
+class Account(BaseModel):
+    kind: Literal["account", "savings"] = "account"
+    iban: str
+
+def pay(method: Annotated[Card | Account, Field(discriminator="kind")]): ...
+
+def charge(amount: Annotated[Decimal, Field(gt=0, max_digits=6, decimal_places=2)], rate: Decimal = Decimal(1)): ...
 
 def anything(*args): ...
 def strange(x: type(ship)): ...
@@ -75,6 +91,33 @@ def test_what_cannot_be_a_tool_is_told(run, name):
     assert f"tool '{name}'" in result.stderr
     toolset = printed(run(f"shop_functions:{name}", "shop_functions:ship", "--print", "--skip-refused"))
     assert [tool["name"] for tool in toolset["tools"]] == ["ship"]
+
+
+def test_calls_of_a_union_have_the_discriminator_without_which_pydantic_refuses_them(run):
+    [tool] = printed(run("shop_functions:pay", "--print"))["tools"]
+    compiled = compile_schema(tool["inputSchema"], objects="closed")
+    assert list(compiled.report.warnings) == []
+    validate = TypeAdapter(sys.modules["shop_functions"].pay).validate_python
+    card, savings = {"kind": "card", "number": "1234"}, {"kind": "savings", "iban": "x"}
+    for method in (card, savings):
+        text = json.dumps({"method": method})
+        assert compiled.accepts(text)
+        validate(ArgsKwargs((), json.loads(text)))
+    for method in ({"number": "1234"}, {"iban": "x"}, {**card, "iban": "x"}, {**savings, "number": "1234"}):
+        assert not compiled.accepts(json.dumps({"method": method}))
+
+
+def test_decimals_are_numbers_with_the_digits_that_pydantic_takes(run):
+    [tool] = printed(run("shop_functions:charge", "--print"))["tools"]
+    compiled = compile_schema(tool["inputSchema"], objects="closed")
+    charge = TypeAdapter(sys.modules["shop_functions"].charge).validate_python
+    for amount in ("9999.99", "0.01", "12"):
+        assert compiled.accepts(f'{{"amount": {amount}}}')
+        charge(ArgsKwargs((), {"amount": float(amount)}))
+    for amount in ("10000", "0.001", "0", "-1", "1e5", '"12"', '"twelve"'):
+        assert not compiled.accepts(f'{{"amount": {amount}}}')
+    assert compiled.accepts('{"amount": 1, "rate": -3.25}')
+    assert not compiled.accepts('{"amount": 1, "rate": "low"}')
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from docstring_parser import Docstring, parse
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import DecimalSchema, TaggedUnionSchema
 
 from toolspecs.errors import Fault
 from toolspecs.imports.imported import Imported, UniqueNames, with_source_note
@@ -46,9 +47,9 @@ def _tool(name: str, function: Any) -> Tool:
     docstring = parse(inspect.getdoc(function) or "")
     description = "\n\n".join(filter(None, (docstring.short_description, docstring.long_description)))
     if inspect.isclass(function) and issubclass(function, BaseModel):
-        schema = function.model_json_schema(schema_generator=_Untitled)
+        schema = function.model_json_schema(schema_generator=_SchemasOfTools)
     elif callable(function) and not inspect.isclass(function):
-        schema = TypeAdapter(function).json_schema(schema_generator=_Untitled)
+        schema = TypeAdapter(function).json_schema(schema_generator=_SchemasOfTools)
     else:
         raise TypeError(f"{name} is neither a function nor a pydantic model")
     if schema.get("type") != "object":
@@ -69,8 +70,26 @@ def _described(schema: dict[str, Any], docstring: Docstring) -> dict[str, Any]:
     return {**others, "properties": properties}
 
 
-class _Untitled(GenerateJsonSchema):
-    """Leaves out titles, which only repeat names."""
+class _SchemasOfTools(GenerateJsonSchema):
+    """Leaves out titles, which only repeat names, and says what pydantic demands of unions and decimals."""
+
+    def tagged_union_schema(self, schema: TaggedUnionSchema) -> dict[str, Any]:
+        """The alternatives, each of which needs the discriminator, although it may have a default."""
+        union = super().tagged_union_schema(schema)
+        discriminator = union.pop("discriminator", None)
+        return union if discriminator is None else {**union, "required": [discriminator["propertyName"]]}
+
+    def decimal_schema(self, schema: DecimalSchema) -> dict[str, Any]:
+        """A number of the decimal's digits, and no text: pydantic refuses most that its schema admits."""
+        number: dict[str, Any] = super().decimal_schema(schema)["anyOf"][0]
+        places, digits = schema.get("decimal_places"), schema.get("max_digits")
+        if places is not None:
+            number.setdefault("multipleOf", float(f"1e-{places}"))
+        if places is not None and digits is not None:
+            largest = float(f"{10**digits - 1}e-{places}")
+            number["minimum"] = max(number.get("minimum", -largest), -largest)
+            number["maximum"] = min(number.get("maximum", largest), largest)
+        return number
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the base class's signature
         return False

@@ -1,0 +1,69 @@
+"""Alternatives that a constant tells apart: an object has only the keys of its own alternative."""
+
+import json
+
+import pytest
+
+from compiler.schema import compile_schema
+
+OWN = [{"kind": "a", "x": "1"}, {"kind": "a", "x": "1", "z": 1}, {"kind": "b", "y": 2}, {"kind": "b"}]
+FOREIGN = [{"kind": "a", "x": "1", "y": 2}, {"kind": "a", "x": "1", "y": "?"}, {"kind": "b", "x": "1"}]
+
+
+def alternative(kind, required=(), **properties):
+    return {"properties": {"kind": kind, **properties}, "required": ["kind", *required]}
+
+
+A = alternative({"const": "a"}, ["x"], x={"type": "string"}, z={})
+B = alternative({"enum": ["b", "c"]}, y={"type": "integer"})
+BASE = {"properties": {"kind": {"type": "string"}}, "required": ["kind"]}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param({"anyOf": [A, B]}, id="anyOf"),
+        pytest.param({"type": "object", "oneOf": [A, B]}, id="oneOf"),
+        pytest.param({"$defs": {"A": A}, "oneOf": [{"$ref": "#/$defs/A"}, B]}, id="a reference"),
+        pytest.param({**BASE, "oneOf": [A, {"allOf": [{}, B]}]}, id="beside other keywords"),
+        pytest.param({"anyOf": [{"anyOf": [A, B]}, {"type": "null"}]}, id="alternatives of an alternative"),
+    ],
+)
+def test_an_object_has_no_keys_of_another_alternative(schema):
+    compiled = compile_schema(schema, objects="closed")
+    assert [value for value in OWN if not compiled.accepts(json.dumps(value))] == []
+    assert [value for value in FOREIGN if compiled.accepts(json.dumps(value))] == []
+
+
+def test_only_the_alternative_that_admits_undeclared_keys_has_them():
+    compiled = compile_schema({"anyOf": [A, {**B, "additionalProperties": True}]}, objects="closed")
+    assert compiled.accepts('{"kind": "b", "other": 1}')
+    assert not compiled.accepts('{"kind": "a", "x": "1", "other": 1}')
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "are_apart"),
+    [
+        (True, False, True),
+        (1, True, True),
+        (None, "null", True),
+        (2, 2.0, False),
+        ({"k": 1}, {"k": 2}, False),
+    ],
+)
+def test_constants_tell_alternatives_apart_as_json_schema_compares_them(first, second, are_apart):
+    alternatives = [
+        alternative({"const": first}, x={"type": "null"}),
+        alternative({"const": second}, y={"type": "null"}),
+    ]
+    compiled = compile_schema({"anyOf": alternatives}, objects="closed")
+    kind = json.dumps(first)
+    assert compiled.accepts(f'{{"kind": {kind}, "x": null}}')
+    assert compiled.accepts(f'{{"kind": {kind}, "y": null}}') is not are_apart
+
+
+def test_a_constant_that_may_be_absent_tells_nothing_apart():
+    """An object without it satisfies both, and so has the keys of both."""
+    alternatives = [{key: value for key, value in part.items() if key != "required"} for part in (A, B)]
+    compiled = compile_schema({"anyOf": alternatives}, objects="closed")
+    assert compiled.accepts('{"x": "1", "y": 2}')
