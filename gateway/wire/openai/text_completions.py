@@ -110,7 +110,9 @@ def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: boo
         num_choices=fields.n or 1,
         num_logprobs=fields.logprobs,
     )
-    return ChatRequest(turn, reader.ignored, asked_format.names, includes_usage=includes_usage)
+    return ChatRequest(
+        turn=turn, ignored=reader.ignored, names=asked_format.names, includes_usage=includes_usage
+    )
 
 
 def read_prompt(value: Any) -> str | tuple[int, ...]:

@@ -1,7 +1,7 @@
 """A Responses request becomes a turn: the fields, the format of the text, the tools and the choice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -31,6 +31,7 @@ from gateway.wire.turn_fields import (
     StreamOptions,
     TurnFields,
     TurnHeaders,
+    WireRequest,
     ignore_obfuscation,
     read_turn,
 )
@@ -178,19 +179,16 @@ class ChoiceFields(msgspec.Struct):
 BODY = RequestBody(ResponsesFields, (InputField,), (ChoiceFields, StructuredOutputsField), RULES)
 
 
-@dataclass(frozen=True, slots=True)
-class ResponsesRequest:
-    """A turn, the fields that the answer repeats, those that were left out, and names as in `WireRequest`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponsesRequest(WireRequest):
+    """A request, and the fields that the answer repeats.
 
     `items` is the whole input, as it is stored with the answer if `is_stored`, which is this API's default.
     """
 
-    turn: Turn
     echoed: Mapping[str, Any]
-    ignored: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-    is_stored: bool = True
-    items: list[Any] = field(default_factory=list)
+    is_stored: bool
+    items: list[Any]
 
 
 def read_request(
@@ -222,10 +220,10 @@ def read_request(
     )
     items = [{"role": "user", "content": fields.input}] if isinstance(fields.input, str) else fields.input
     return ResponsesRequest(
-        turn,
-        _echoed(body, turn, fields.tools or []),
-        reader.ignored,
-        asked_format.names,
+        turn=turn,
+        ignored=reader.ignored,
+        names=asked_format.names,
+        echoed=_echoed(body, turn, fields.tools or []),
         is_stored=fields.store is not False,
         items=items,
     )
