@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from gateway.errors import InvalidField, SettingsError
-from gateway.http.json_body import convert, expected_at
+from gateway.http.conversion import convert, expected_at
 from gateway.http.plain_reasons import plain
 from gateway.model_settings import USED_BY, ModelSettings
 from gateway.settings import Settings

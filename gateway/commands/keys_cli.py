@@ -11,7 +11,7 @@ import typer
 from gateway.access.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, ApiKeys, KeyRecord, KeyTerms, MadeKey
 from gateway.commands.command_options import ConfigOption, errors_explained, output, table, with_store
 from gateway.data_dir import open_existing_store, open_store_of
-from gateway.http.json_body import convert
+from gateway.http.conversion import convert
 from gateway.setting_sources import load
 from gateway.settings import Settings
 from toolspecs.store import Store

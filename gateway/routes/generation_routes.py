@@ -17,8 +17,8 @@ from gateway.generation.continuation import Continuation
 from gateway.generation.generation import Generation
 from gateway.generation.model_names import split_model
 from gateway.generation.response_entries import StoredResponse
+from gateway.http.conversion import convert
 from gateway.http.error_shapes import MESSAGES
-from gateway.http.json_body import convert
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import note_names, wire_name
 from gateway.http.request_bodies import ReadingTurn

@@ -18,7 +18,8 @@ from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
-from gateway.http.json_body import check_keys, convert, read_inner_json
+from gateway.http.conversion import convert
+from gateway.http.json_body import check_keys, read_inner_json
 from toolspecs.errors import TooManyValues
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField, ThreadUnsupported
-from gateway.http.json_body import convert
+from gateway.http.conversion import convert
 from gateway.wire.anthropic.blocks import Conversation, read_messages
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
