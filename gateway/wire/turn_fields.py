@@ -41,7 +41,7 @@ SelectionSize = Annotated[int, Meta(ge=1, le=MAX_SELECTION)]
 class WireRequest:
     """A request as every wire format reads it: the turn that is asked for, and the fields that were left out.
 
-    `names` is what this request calls fields that errors name otherwise: some have several names in one API.
+    `names` is what this request calls fields that code outside its wire format calls by other names.
     """
 
     turn: Turn

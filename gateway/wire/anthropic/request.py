@@ -69,6 +69,14 @@ RULES = FieldRules(
 )
 
 
+_NAMES = {
+    "response_format": "output_config.format",
+    "response_format.json_schema": "output_config.format",
+    "stop": "stop_sequences",
+}
+"""The names here of fields that code outside a wire format names."""
+
+
 class Thinking(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """`thinking`. A thought has no budget of its own."""
 
@@ -174,7 +182,7 @@ def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: boo
         has_custom_calls=False,
     )
     effort_name = "thinking" if fields.thinking else "output_config.effort"
-    names = {**asked_format.names, "reasoning_effort": effort_name}
+    names = {**_NAMES, **asked_format.names, "reasoning_effort": effort_name}
     return WireRequest(turn=turn, ignored=reader.ignored, names=names)
 
 

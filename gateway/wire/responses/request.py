@@ -94,6 +94,15 @@ RULES = FieldRules(
     },
 )
 
+_NAMES = {
+    "max_tokens": "max_output_tokens",
+    "messages": "input",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+    "response_format.json_schema": "text.format",
+}
+"""The names here of fields that code outside a wire format names."""
+
 ECHOED: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
@@ -222,7 +231,7 @@ def read_request(
     return ResponsesRequest(
         turn=turn,
         ignored=reader.ignored,
-        names=asked_format.names,
+        names={**_NAMES, **asked_format.names},
         echoed=_echoed(body, turn, fields.tools or []),
         is_stored=fields.store is not False,
         items=items,
