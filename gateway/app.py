@@ -152,7 +152,6 @@ async def _lifespan(app: Litestar, resources: Resources, loaded: Loaded) -> Asyn
         views = _service_views(resources, grammars, runtime, searcher)
         opened.callback(views.whole.bodies.close)
         app.state.views = views
-        app.state.services = views.whole
         await opened.enter_async_context(collecting(store, retention_of(settings)))
         await _engines_tried(runtime)
         yield

@@ -178,15 +178,20 @@ def answering_while_loading(settings: Settings, listener: socket.socket) -> Iter
         headers=[("Connection", "close")],
         timeout_graceful_shutdown=ABORT_S,
     )
-    server = uvicorn.Server(config)
-    with listener.dup() as own:  # which uvicorn closes
-        thread = threading.Thread(target=server.run, args=([own],), name="while-loading", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            server.should_exit = True
-            thread.join()
+    with listener.dup() as own, running(uvicorn.Server(config), own):  # which closes its socket
+        yield
+
+
+@contextmanager
+def running(server: uvicorn.Server, listener: socket.socket) -> Iterator[threading.Thread]:
+    """Run a server in a thread for the length of the block; it takes over the listening socket."""
+    thread = threading.Thread(target=server.run, args=([listener],), name="gateway", daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:

@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from gateway.errors import InvalidField, SettingsError
-from gateway.http.json_body import convert, expected_at
+from gateway.http.conversion import convert, expected_at
 from gateway.http.plain_reasons import plain
 from gateway.model_settings import USED_BY, ModelSettings
 from gateway.settings import Settings
@@ -107,7 +107,7 @@ def source_credentials(environment: Mapping[str, str] | None = None) -> SourceCr
     return credentials
 
 
-def source_access(url: str, *, is_named: bool, environment: Mapping[str, str] | None = None) -> SourceAccess:
+def source_access(url: str, *, is_named: bool) -> SourceAccess:
     """Where a client command may read the source at a URL that somebody registered.
 
     If the user named the source's origin (`is_named`), the command reads it in any network, with the
@@ -116,10 +116,9 @@ def source_access(url: str, *, is_named: bool, environment: Mapping[str, str] | 
     Raises:
         SettingsError: the credentials or the networks in the environment are malformed.
     """
-    environment = os.environ if environment is None else environment
     if is_named:
-        return SourceAccess("0.0.0.0/0, ::/0", source_credentials(environment), origin_of_url(url))
-    return SourceAccess(environment.get(variable_of("source_networks")) or "")
+        return SourceAccess("0.0.0.0/0, ::/0", source_credentials(), origin_of_url(url))
+    return SourceAccess(os.environ.get(variable_of("source_networks")) or "")
 
 
 def library_environment() -> dict[str, str]:

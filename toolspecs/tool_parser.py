@@ -25,6 +25,8 @@ OWN_OPTIONS = ("key_order", "input")
 
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
+_LIST = "/tools"
+"""The JSON pointer of a list of tools, in whatever a client sends."""
 _MAX_LABEL = 1_000
 
 
@@ -39,8 +41,8 @@ class CheckedTool:
     schema_pointer: str
 
 
-def parse_tools(documents: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = "/tools") -> tuple[Tool, ...]:
-    """Read a list of tools, each in any shape; `base` is the JSON pointer of the list.
+def parse_tools(documents: Any, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Tool, ...]:
+    """Read a list of tools, each in any shape.
 
     >>> [tool.name for tool in parse_tools([{"name": "now", "parameters": {"type": "object"}}])]
     ['now']
@@ -49,23 +51,21 @@ def parse_tools(documents: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = 
         InvalidTools: with every fault of every tool.
         LimitExceeded: there are more tools than `limits` allows.
     """
-    checked, faults = read_tools(documents, limits=limits, base=base)
+    checked, faults = read_tools(documents, limits=limits)
     if faults:
         raise InvalidTools(faults)
     return tuple(checked_tool.tool for checked_tool in checked)
 
 
-def read_tool(document: Any, *, limits: Limits, base: str = "") -> CheckedTool:
-    """Read one tool in any shape; `base` is its JSON pointer. Raises `InvalidTools` with every fault."""
-    parser = _ToolParser(document, 0, base, limits)
+def read_tool(document: Any, *, limits: Limits) -> CheckedTool:
+    """Read one tool in any shape. Raises `InvalidTools` with every fault."""
+    parser = _ToolParser(document, 0, "", limits)
     if parser.faults:
         raise InvalidTools(parser.faults)
     return parser.checked()
 
 
-def read_tools(
-    documents: Any, *, limits: Limits, base: str = "/tools"
-) -> tuple[tuple[CheckedTool, ...], list[Fault]]:
+def read_tools(documents: Any, *, limits: Limits) -> tuple[tuple[CheckedTool, ...], list[Fault]]:
     """The tools of a list that have no faults, and the faults of the others; each tool is read once.
 
     After very many faults, no more tools are read, because finding suggestions takes time.
@@ -75,18 +75,18 @@ def read_tools(
         LimitExceeded: there are more tools than `limits` allows.
     """
     if not isinstance(documents, list):
-        raise InvalidTools([Fault(None, base, "", f"tools are a list, not {type_name(documents)}")])
+        raise InvalidTools([Fault(None, _LIST, "", f"tools are a list, not {type_name(documents)}")])
     if len(documents) > limits.num_tools:
         raise LimitExceeded("num_tools", limits.num_tools, len(documents))
     parsers: list[_ToolParser] = []
     num_faults = 0
     for index, item in enumerate(documents):
-        parsers.append(_ToolParser(item, index, f"{base}/{index}", limits))
+        parsers.append(_ToolParser(item, index, f"{_LIST}/{index}", limits))
         num_faults += len(parsers[-1].faults)
         if num_faults >= limits.num_faults:
             break
     named = ((parser.index, parser.name) for parser in parsers if parser.name is not None)
-    duplicates = list(find_duplicates(named, base))
+    duplicates = list(find_duplicates(named, _LIST))
     repeated = {fault.pointer for fault in duplicates}
     faults = [fault for parser in parsers for fault in parser.faults] + duplicates
     good = (parser for parser in parsers if not parser.faults and parser.base not in repeated)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from gateway.commands.command_options import errors_explained
+from gateway.commands.terminal import errors_explained
 from gateway.errors import BenchMissing
 
 

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from gateway.commands.command_options import table
 from gateway.commands.gateway_client import KeyOption, UrlOption, checked_answer, open_gateway
+from gateway.commands.terminal import table
 
 
 class _EngineReply(msgspec.Struct):

@@ -10,7 +10,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.commands.command_options import output, say
+from gateway.commands.terminal import output, say
 from gateway.setting_sources import DEFAULT_URL, client_settings
 
 TIMEOUT_S = 600.0

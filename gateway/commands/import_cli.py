@@ -13,7 +13,6 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.commands.command_options import json_text, say, table
 from gateway.commands.gateway_client import (
     FaultReply,
     KeyOption,
@@ -28,6 +27,7 @@ from gateway.commands.gateway_client import (
     toolset_path,
     warn,
 )
+from gateway.commands.terminal import json_text, say, table
 from gateway.errors import ExtraMissing, SettingsError
 from gateway.setting_sources import source_credentials
 from gateway.sources.source_readers import SourceKind, from_python, import_source

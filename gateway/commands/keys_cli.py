@@ -9,9 +9,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from gateway.access.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, ApiKeys, KeyRecord, KeyTerms, MadeKey
-from gateway.commands.command_options import ConfigOption, errors_explained, output, table, with_store
+from gateway.commands.command_options import ConfigOption, with_store
+from gateway.commands.terminal import errors_explained, output, table
 from gateway.data_dir import open_existing_store, open_store_of
-from gateway.http.json_body import convert
+from gateway.http.conversion import convert
 from gateway.setting_sources import load
 from gateway.settings import Settings
 from toolspecs.store import Store

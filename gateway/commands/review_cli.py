@@ -8,7 +8,6 @@ import httpx
 import msgspec
 import typer
 
-from gateway.commands.command_options import say, visible_line
 from gateway.commands.gateway_client import (
     KeyOption,
     ToolsetArgument,
@@ -21,6 +20,7 @@ from gateway.commands.gateway_client import (
     warn,
 )
 from gateway.commands.import_cli import DifferenceReply, show_differences
+from gateway.commands.terminal import say, visible_line
 from gateway.commands.tools_cli import ApplyReply
 
 DifferingArgument = Annotated[

@@ -5,7 +5,8 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from gateway.commands.command_options import ConfigOption, errors_explained, output, say, table, with_settings
+from gateway.commands.command_options import ConfigOption, with_settings
+from gateway.commands.terminal import errors_explained, output, say, table
 from gateway.setting_sources import load
 from gateway.settings_table import settings_table
 

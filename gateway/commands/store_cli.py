@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.commands.command_options import ConfigOption, errors_explained, output, say, with_store
+from gateway.commands.command_options import ConfigOption, with_store
+from gateway.commands.terminal import errors_explained, output, say
 from gateway.data_dir import open_existing_store
 from gateway.errors import SettingsError
 from gateway.setting_sources import load_with_sources

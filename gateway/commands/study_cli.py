@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gateway.commands.command_options import errors_explained, say
+from gateway.commands.terminal import errors_explained, say
 from gateway.setting_sources import load
 from gateway.settings import Settings
 

@@ -12,7 +12,6 @@ import httpx
 import msgspec
 import typer
 
-from gateway.commands.command_options import json_text, say, table
 from gateway.commands.gateway_client import (
     KeyOption,
     SummaryReply,
@@ -27,6 +26,7 @@ from gateway.commands.gateway_client import (
     toolset_path,
     warn,
 )
+from gateway.commands.terminal import json_text, say, table
 from gateway.errors import InvalidField
 from gateway.http.json_body import check_keys
 from toolspecs.nearest import MAX_NAME, shorten

@@ -11,7 +11,6 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.commands.command_options import say, visible_line
 from gateway.commands.gateway_client import (
     KeyOption,
     UrlOption,
@@ -31,6 +30,7 @@ from gateway.commands.import_cli import (
     read_source,
     show_differences,
 )
+from gateway.commands.terminal import say, visible_line
 from gateway.errors import GatewayError
 from gateway.setting_sources import source_access, source_environment
 from gateway.sources.outbound import NOT_PUBLIC, origin_of_url

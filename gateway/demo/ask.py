@@ -40,22 +40,21 @@ class ReceivedAnswer:
     closed_by: str | None = None
 
 
-def ask(client: "OpenAI", model: str, scenario: Scenario, *, seed: int) -> ReceivedAnswer:
+def ask(client: "OpenAI", model: str, scenario: Scenario) -> ReceivedAnswer:
     """The answer to a scenario; raises what the client raises."""
     start = time.perf_counter()
-    response = client.chat.completions.create(**request_of(scenario, model, seed=seed))
+    response = client.chat.completions.create(**request_of(scenario, model))
     if scenario.is_streamed:
         return read_stream(response, start)
     return read_completion(response, time.perf_counter() - start)
 
 
-def request_of(scenario: Scenario, model: str, *, seed: int) -> dict[str, Any]:
+def request_of(scenario: Scenario, model: str) -> dict[str, Any]:
     """The arguments of `chat.completions.create`."""
     request: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": scenario.prompt}],
         "max_tokens": scenario.max_tokens,
-        "seed": seed,
         "temperature": 0,
         "stream": scenario.is_streamed,
     }

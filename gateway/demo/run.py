@@ -54,7 +54,6 @@ def run_demo(
     model: str = DEMO_MODEL,
     data_dir: Path | None = None,
     scenarios: Sequence[Scenario] = SCENARIOS,
-    seed: int = 1,
     console: Console | None = None,
 ) -> int:
     """Run the demo; returns 0 if every answer is valid and allowed in its mode, else 1.
@@ -77,7 +76,7 @@ def run_demo(
             url = stack.enter_context(serve(settings, say=lambda what: status.update(f"{what} …")))
         console.print(f"Gateway ready at [bold]{url}[/], model {spell_model(model)}.")
         register(url, console)
-        model_id, results = answer_all(url, scenarios, seed=seed, console=console)
+        model_id, results = answer_all(url, scenarios, console)
     print_results(console, results)
     is_good = _print_summary(console, results)
     with as_file(document_file("payments")) as path:
@@ -101,9 +100,7 @@ def register(url: str, console: Console) -> None:
             )
 
 
-def answer_all(
-    url: str, scenarios: Sequence[Scenario], *, seed: int, console: Console
-) -> tuple[str, list[ScenarioResult]]:
+def answer_all(url: str, scenarios: Sequence[Scenario], console: Console) -> tuple[str, list[ScenarioResult]]:
     """The id of the model served, and every scenario's result, in order."""
     from openai import OpenAI  # noqa: PLC0415 - an extra
 
@@ -116,16 +113,16 @@ def answer_all(
             with console.status(
                 f"request {number} of {len(scenarios)}: {scenario.mode}, {scenario.source} …"
             ):
-                results.append(answer_one(client, model_id, scenario, seed=seed + number))
+                results.append(answer_one(client, model_id, scenario))
     return model_id, results
 
 
-def answer_one(client: "OpenAI", model_id: str, scenario: Scenario, *, seed: int) -> ScenarioResult:
+def answer_one(client: "OpenAI", model_id: str, scenario: Scenario) -> ScenarioResult:
     """Send one scenario and judge the answer; an error of the client is a fault like any other."""
     from openai import OpenAIError  # noqa: PLC0415 - an extra
 
     try:
-        answer = ask(client, model_id, scenario, seed=seed)
+        answer = ask(client, model_id, scenario)
     except OpenAIError as error:
         return ScenarioResult(scenario, None, (f"{type(error).__name__}: {error}",))
     return ScenarioResult(scenario, answer, tuple(find_faults(scenario, answer, shown_parameters(scenario))))

@@ -22,7 +22,7 @@ from litestar.types import HTTPScope, Receive, Scope, Send
 from compiler import errors as compiler
 from gateway import errors as gateway
 from gateway.http.error_details import details_of
-from gateway.http.error_shapes import ANTHROPIC, MESSAGES, REGISTRY, Problem, shape_of
+from gateway.http.error_shapes import ANTHROPIC, REGISTRY, Problem, shape_of
 from gateway.http.headers import REQUEST_ID, HttpRequest, note_error
 from gateway.http.plain_reasons import plain
 from runtime import errors as runtime
@@ -131,26 +131,8 @@ _QUERY_VALUES: Mapping[str, tuple[str, ...]] = {
 _RETRIED = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """Statuses that come with `Retry-After`, a second unless the error knows better."""
 
-_RESPONSES_NAMES = {
-    "max_tokens": "max_output_tokens",
-    "messages": "input",
-    "reasoning_effort": "reasoning.effort",
-    "response_format": "text.format",
-    "response_format.json_schema": "text.format",
-}
-"""The names in Responses of fields that code outside its wire format names."""
-
-_MESSAGES_NAMES = {
-    "response_format": "output_config.format",
-    "response_format.json_schema": "output_config.format",
-    "stop": "stop_sequences",
-}
-"""The names of the same fields in Messages."""
-
 _FIELD_NAMES = "callgate.field_names"
-"""Where a request's scope holds what it calls fields that its API has several names for."""
-
-_NAMES: Mapping[str, Mapping[str, str]] = {"/v1/responses": _RESPONSES_NAMES, MESSAGES: _MESSAGES_NAMES}
+"""Where a request's scope holds its names of fields that code outside its wire format names."""
 
 
 def problem_of(error: Exception) -> Problem:
@@ -243,13 +225,13 @@ def note_names(scope: Scope, names: Mapping[str, str]) -> None:
 
 
 def wire_name(scope: Scope, name: str) -> str:
-    """The name that a request, or else its API, has for a field that code outside its wire format names.
+    """The name that a request has for a field that code outside its wire format names.
 
-    >>> wire_name({"path": "/v1/responses"}, "response_format.json_schema.schema.requird")
+    >>> names = {"response_format.json_schema": "text.format"}
+    >>> wire_name({_FIELD_NAMES: names}, "response_format.json_schema.schema.requird")
     'text.format.schema.requird'
     """
-    own_names: Mapping[str, str] = scope.get(_FIELD_NAMES, {})  # type: ignore[assignment]
-    names = {**_NAMES.get(scope["path"], {}), **own_names}
+    names: Mapping[str, str] = scope.get(_FIELD_NAMES, {})  # type: ignore[assignment]
     outer = max((each for each in names if f"{name}.".startswith(f"{each}.")), key=len, default="")
     return names[outer] + name.removeprefix(outer) if outer else name
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -12,6 +12,7 @@ from gateway.errors import ClientGone, EncodedBody, LargeBody, TooManyBodies
 from gateway.http.client_pace import ClientPace, ClientTurn
 from gateway.http.headers import HttpRequest
 from gateway.http.leaving_clients import unless_gone
+from toolspecs.cancellation import to_the_end
 from toolspecs.fairness.fair_threads import FairThreads
 from toolspecs.fairness.thread_time import ThreadTime, during
 from toolspecs.json_scan import ContentLimits
@@ -186,17 +187,7 @@ class ReadingTurn:
         rest.
         """
         job = self.threads.submit(self.client_id, partial(self.spent.timed, work))
-        result = asyncio.wrap_future(job)
-        try:
-            return await asyncio.shield(result)
-        except asyncio.CancelledError:
-            job.cancel()
-            while not result.done():  # a deadline may cancel it once more
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait({result})
-            raise
-        finally:
-            result.add_done_callback(_forget_error)
+        return await to_the_end(asyncio.wrap_future(job), job.cancel)
 
 
 class _RegistryTurn:
@@ -229,9 +220,3 @@ class _RegistryTurn:
             await self.begin()
             raise
         await self.begin()
-
-
-def _forget_error(result: "asyncio.Future[Any]") -> None:
-    """Nobody waits for the result any more, and an error of it is no bug."""
-    if not result.cancelled():
-        result.exception()

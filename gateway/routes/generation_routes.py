@@ -1,10 +1,10 @@
 """The routes that call models or count tokens, in every wire format."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
 from litestar import MediaType, Response, delete, get, post
@@ -17,9 +17,8 @@ from gateway.generation.continuation import Continuation
 from gateway.generation.generation import Generation
 from gateway.generation.model_names import split_model
 from gateway.generation.response_entries import StoredResponse
-from gateway.generation.turn import Turn
+from gateway.http.conversion import convert
 from gateway.http.error_shapes import MESSAGES
-from gateway.http.json_body import convert
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.problems import note_names, wire_name
 from gateway.http.request_bodies import ReadingTurn
@@ -36,7 +35,7 @@ from gateway.wire.openai import (
 from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
-from gateway.wire.turn_fields import ModelName, TurnHeaders
+from gateway.wire.turn_fields import ModelName, TurnHeaders, WireRequest
 from runtime.text.detokenizer import TokenBytes
 from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
@@ -56,22 +55,6 @@ def read_tokenize_request(body: Any, headers: TurnHeaders, *, is_strict: bool) -
     is_chat = isinstance(body, dict) and "messages" in body
     read = read_chat_request if is_chat else read_completions_request
     return read(body, headers, is_strict=is_strict)
-
-
-class WireRequest(Protocol):
-    """A request as every wire format reads it."""
-
-    @property
-    def turn(self) -> Turn:
-        """The turn that is asked for."""
-
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        """The fields that were left out."""
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """What this request calls fields that errors name otherwise: some have several names in one API."""
 
 
 async def _answer(

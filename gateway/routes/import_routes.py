@@ -12,8 +12,9 @@ from litestar.params import FromPath, FromQuery
 from msgspec import Meta
 
 from gateway.errors import InvalidField
+from gateway.http.conversion import convert
 from gateway.http.error_shapes import REGISTRY
-from gateway.http.json_body import convert, position_after
+from gateway.http.json_body import position_after
 from gateway.http.leaving_clients import unless_gone
 from gateway.http.plain_reasons import (
     HEADER_NAME_PATTERN,

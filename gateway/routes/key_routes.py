@@ -9,8 +9,8 @@ from litestar.params import FromPath, FromQuery
 from msgspec import Meta
 
 from gateway.access.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, KeyRecord, KeyTerms, MadeKey
+from gateway.http.conversion import convert
 from gateway.http.error_shapes import KEYS
-from gateway.http.json_body import convert
 from gateway.routes.request_context import PageSize, WiredContext, check_query
 from gateway.services import WiredServices
 from toolspecs.json_value import JSON

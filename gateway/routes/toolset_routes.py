@@ -8,9 +8,9 @@ from litestar import Controller, Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.errors import InvalidField
+from gateway.http.conversion import convert
 from gateway.http.error_shapes import REGISTRY
 from gateway.http.headers import HttpRequest
-from gateway.http.json_body import convert
 from gateway.routes.request_context import PageSize, RequestContext, WiredContext, check_query
 from gateway.routes.toolset_json import (
     LISTED_TOOL_BYTES,

@@ -8,7 +8,6 @@ client's secrets. Other code adds fields to the line, but only numbers and words
 import logging
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
 from litestar.enums import ScopeType
@@ -29,20 +28,14 @@ REQUEST_LOG = "callgate.requests"
 _log = logging.getLogger(REQUEST_LOG)
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedFields:
-    """The fields of one request's line."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-
-
-_current: ContextVar[LoggedFields | None] = ContextVar("callgate_logged_fields", default=None)
+_current: ContextVar[dict[str, Any] | None] = ContextVar("callgate_logged_fields", default=None)
+"""The fields of the line of the request that is being answered, by name."""
 
 
 def add_to_log(**values: Any) -> None:
     """Add fields to the line of the request that is being answered, if there is one."""
     if (fields := _current.get()) is not None:
-        fields.values.update({name: value for name, value in values.items() if value is not None})
+        fields.update({name: value for name, value in values.items() if value is not None})
 
 
 def method_of(scope: HTTPScope) -> str:
@@ -67,18 +60,18 @@ class AccessLog:
         if scope["type"] != ScopeType.HTTP or scope["path"] in QUIET_PATHS or not is_logged:
             await self._app(scope, receive, send)
             return
-        fields = LoggedFields()
+        fields: dict[str, Any] = {}
         start = time.perf_counter()
         token = _current.set(fields)
         try:
-            noting = noting_status(send, lambda status: fields.values.update(status=status))
+            noting = noting_status(send, lambda status: fields.update(status=status))
             await self._app(scope, receive, noting)
         finally:
             _current.reset(token)
             _write(scope, fields, time.perf_counter() - start)
 
 
-def _write(scope: HTTPScope, fields: LoggedFields, duration_s: float) -> None:
+def _write(scope: HTTPScope, fields: dict[str, Any], duration_s: float) -> None:
     """Write the line; there is no status if the client left before the answer began."""
     method, route = method_of(scope), route_of(scope)
     grant: Grant | None = scope.get(GRANT)  # type: ignore[assignment]
@@ -91,4 +84,4 @@ def _write(scope: HTTPScope, fields: LoggedFields, duration_s: float) -> None:
     }
     error = noted_error(scope)
     answered = {"error": error.type_name} if error else {}
-    _log.info("%s %s", method, route, extra={"fields": known | fields.values | answered})
+    _log.info("%s %s", method, route, extra={"fields": known | fields | answered})

@@ -18,7 +18,7 @@ import asyncio
 import json
 import logging
 import time
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -58,6 +58,7 @@ from gateway.telemetry.span_attributes import (
 )
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
 from runtime.request import GenerationRequest, Message
+from toolspecs.lru_cache import LruCache
 from toolspecs.tool import ToolSearchResult
 from toolspecs.toolset import Revision
 
@@ -86,7 +87,7 @@ class Telemetry:
         self.names = CONVENTIONS[conventions]
         self._redact = redact
         self.totals = TurnTotals()
-        self._compiled: OrderedDict[str, SpanContext] = OrderedDict()
+        self._compiled: LruCache[SpanContext] = LruCache(_MAX_COMPILED)
 
     @property
     def captures_content(self) -> bool:
@@ -130,7 +131,8 @@ class Telemetry:
             record_exception=False,
             set_status_on_exception=False,  # a schema that is refused is no error of the gateway
         ) as span:
-            self._remember(key, span.get_span_context())
+            if (context := span.get_span_context()).is_valid:
+                self._compiled.put(key, context, 1)
             try:
                 yield
             except BaseException as error:
@@ -151,13 +153,6 @@ class Telemetry:
             finally:
                 if (context := self._compiled.get(key)) is not None:
                     span.add_link(context)
-
-    def _remember(self, key: str, context: SpanContext) -> None:
-        if context.is_valid:
-            self._compiled.pop(key, None)
-            self._compiled[key] = context
-            if len(self._compiled) > _MAX_COMPILED:
-                self._compiled.popitem(last=False)
 
 
 class TurnRecorder:

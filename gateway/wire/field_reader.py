@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from gateway.errors import InvalidField
-from gateway.http.json_body import convert, struct_of, types_below, types_of
+from gateway.http.conversion import convert, struct_of, types_below, types_of
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 from toolspecs.resolved_types import resolved
 

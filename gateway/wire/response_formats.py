@@ -18,7 +18,8 @@ from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
-from gateway.http.json_body import check_keys, convert, read_inner_json
+from gateway.http.conversion import convert
+from gateway.http.json_body import check_keys, read_inner_json
 from toolspecs.errors import TooManyValues
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
@@ -143,28 +144,26 @@ def read_any_format(own: ResponseFormat | None, own_field: str, fields: Requeste
 
 
 def _formats(fields: RequestedFormatFields) -> Iterator[tuple[str, ResponseFormat]]:
-    if fields.structured_outputs is not None:
-        outputs = convert(
-            {"structured_outputs": fields.structured_outputs}, StructuredOutputsField
-        ).structured_outputs
-        assert outputs is not None
-        yield from _formats_in("schema", {"structured_outputs.json": outputs.json})
-        if outputs.json_object:
-            yield "structured_outputs.json_object", ResponseFormat("schema", ANY_OBJECT)
-        yield from _formats_in("pattern", {"structured_outputs.regex": outputs.regex})
-        yield from _formats_in("choice", {"structured_outputs.choice": outputs.choice})
-        yield from _formats_in("grammar", {"structured_outputs.grammar": outputs.grammar})
-    yield from _formats_in("schema", {"guided_json": fields.guided_json, "json_schema": fields.json_schema})
-    yield from _formats_in("pattern", {"guided_regex": fields.guided_regex, "regex": fields.regex})
-    yield from _formats_in("choice", {"guided_choice": fields.guided_choice})
-    yield from _formats_in("grammar", {"guided_grammar": fields.guided_grammar, "ebnf": fields.ebnf})
-
-
-def _formats_in(kind: str, contents: dict[str, Any]) -> Iterator[tuple[str, ResponseFormat]]:
-    for name, content in contents.items():
+    """The formats that these fields ask for, by the name of the field."""
+    outputs = convert({"structured_outputs": fields.structured_outputs}, StructuredOutputsField)
+    structured = outputs.structured_outputs or StructuredOutputs()
+    asked: Mapping[str, tuple[str, Any]] = {
+        "structured_outputs.json": ("schema", structured.json),
+        "structured_outputs.json_object": ("schema", ANY_OBJECT if structured.json_object else None),
+        "structured_outputs.regex": ("pattern", structured.regex),
+        "structured_outputs.choice": ("choice", structured.choice),
+        "structured_outputs.grammar": ("grammar", structured.grammar),
+        "guided_json": ("schema", fields.guided_json),
+        "json_schema": ("schema", fields.json_schema),
+        "guided_regex": ("pattern", fields.guided_regex),
+        "regex": ("pattern", fields.regex),
+        "guided_choice": ("choice", fields.guided_choice),
+        "guided_grammar": ("grammar", fields.guided_grammar),
+        "ebnf": ("grammar", fields.ebnf),
+    }
+    for name, (kind, content) in asked.items():
         if content is not None:
-            value = _schema(content, name) if kind == "schema" else content
-            yield name, ResponseFormat(kind, value)
+            yield name, ResponseFormat(kind, _schema(content, name) if kind == "schema" else content)
 
 
 def _schema(content: Any, path: str) -> Any:

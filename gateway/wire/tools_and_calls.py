@@ -39,7 +39,7 @@ _TOOL_FIELDS = frozenset(
 
 def read_inline_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
     """The tools of a request, in the shape of any API; raises InvalidTools, LimitExceeded."""
-    return parse_tools([_own_fields(document, reader) for document in documents], base="/tools")
+    return parse_tools([_own_fields(document, reader) for document in documents])
 
 
 def _own_fields(tool: Any, reader: FieldReader) -> Any:

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -35,6 +35,18 @@ _SAMPLING_FIELDS = tuple(field.name for field in dataclasses.fields(Sampling))
 ModelName = Annotated[str, Meta(min_length=1, max_length=1_000)]
 
 SelectionSize = Annotated[int, Meta(ge=1, le=MAX_SELECTION)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireRequest:
+    """A request as every wire format reads it: the turn that is asked for, and the fields that were left out.
+
+    `names` is what this request calls fields that code outside its wire format calls by other names.
+    """
+
+    turn: Turn
+    ignored: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -267,8 +267,4 @@ class OutputWriter:
         meanwhile.
         """
         submitted = self._threads.submit(output.request.client_id, work)
-
-        async def done() -> _Result:
-            return await asyncio.wrap_future(submitted)
-
-        return await to_the_end(done(), submitted.cancel)
+        return await to_the_end(asyncio.wrap_future(submitted), submitted.cancel)

@@ -60,7 +60,7 @@ def test_a_completion_is_read_whole():
 
 def test_a_toolset_is_named_in_the_body_the_header_or_the_model():
     def request(named_by, *toolsets):
-        return request_of(Scenario(mode="", prompt="", toolsets=toolsets, named_by=named_by), "demo", seed=1)
+        return request_of(Scenario(mode="", prompt="", toolsets=toolsets, named_by=named_by), "demo")
 
     assert request("body", "a")["extra_body"] == {"toolset": "a"}
     assert request("body", "a", "b")["extra_body"] == {"toolset": ["a", "b"]}

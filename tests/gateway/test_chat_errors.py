@@ -47,6 +47,16 @@ async def test_a_budget_has_the_name_that_the_request_has_for_it(client, runtime
     assert error["message"].startswith(f"{name} is 2, but")
 
 
+async def test_counting_tokens_has_the_names_of_its_api(client, runtime, monkeypatch):
+    async def prompt_ids(_):
+        raise PromptTooLong(900, 512)
+
+    monkeypatch.setattr(runtime, "prompt_ids", prompt_ids)
+    counted = {"model": "tiny", "input": "Hi"}
+    answer = await client.post("/v1/responses/input_tokens", json=counted)
+    assert answer.json()["error"]["param"] == "input"
+
+
 TWICE = '{"type": "object", "properties": {"n": {"maximum": 5, "maximum": 500}}}'
 TOOL = f'{{"name": "f", "input_schema": {TWICE}}}'
 MESSAGES = '"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 50'

@@ -65,7 +65,7 @@ async def test_waiting_for_a_grammar_counts(client, app, runtime, monkeypatch):
     async def never(*_, **__):
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(app.state.services.grammars, "find_format", never)
+    monkeypatch.setattr(app.state.views.whole.grammars, "find_format", never)
     choice = {"type": "choice", "choices": ["a"]}
     answer = await client.post(URL, json=body(response_format=choice, timeout=0.05))
     assert answer.status_code == 504
@@ -94,7 +94,7 @@ async def test_waiting_for_a_store_counts(client, app, runtime, monkeypatch):
     async def never(*_, **__):
         await asyncio.sleep(NEVER_S)
 
-    monkeypatch.setattr(app.state.services.store, "get", never)
+    monkeypatch.setattr(app.state.views.whole.store, "get", never)
     answer = await client.post(URL, json=body(toolset="any", timeout=0.05))
     assert answer.status_code == 504
     assert runtime.requests == []
@@ -119,7 +119,7 @@ async def test_waiting_for_a_turn_counts(client, app, runtime, monkeypatch):
         await asyncio.sleep(NEVER_S)
         yield
 
-    monkeypatch.setattr(app.state.services.bodies, "turn", never)
+    monkeypatch.setattr(app.state.views.whole.bodies, "turn", never)
     long = [{"role": "user", "content": "Hi" * 1_000}]
     answer = await client.post(URL, json=body(messages=long), headers={"X-Request-Timeout": "0.05"})
     assert answer.status_code == 504

@@ -86,7 +86,7 @@ async def test_one_tool_is_put_beside_the_toolsets_documents(client, pay):
 
 def overtake(app, toolset):
     """Another writer puts `toolset` between the check of a tool and its write."""
-    catalog = app.state.services.registry.catalog
+    catalog = app.state.views.whole.registry.catalog
     put_tool = catalog.put_checked_tool
     changes = [toolset]
 

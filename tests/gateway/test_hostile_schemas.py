@@ -190,7 +190,7 @@ def test_a_write_of_many_hostile_tools_ends(client):
 
 def test_a_write_of_many_slow_tools_ends_and_others_are_served_meanwhile(client, monkeypatch):
     """None of them is hopeless; all together they take longer than a request may."""
-    workers = client.app.state.services.grammars._pool
+    workers = client.app.state.views.whole.grammars._pool
     monkeypatch.setattr(workers, "limits", dataclasses.replace(workers.limits, request_seconds=2.0))
     tools = {f"slow{i}": laborious(i, 1) for i in range(600)}
     for ask in (put, check):

@@ -24,7 +24,7 @@ import threading
 
 import msgspec
 
-from gateway.http.json_body import convert
+from gateway.http.conversion import convert
 from gateway.wire.field_reader import FieldReader
 
 sys.setswitchinterval(1e-6)

@@ -340,7 +340,7 @@ async def test_a_request_that_waits_for_anothers_compilation_is_linked_to_it(set
 
     app = create_app(settings, runtime=runtime, tracer_provider=tracing, compile_pool=pool)
     async with client_of(app):
-        completions = app.state.services.completions
+        completions = app.state.views.whole.completions
         turn = Turn("tiny", (Message("user", "?"),), tools=(Tool("f", "", {"type": "object"}),))
         turns = {
             client_id: dataclasses.replace(turn, client_id=client_id)

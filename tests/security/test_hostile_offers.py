@@ -7,7 +7,7 @@ import threading
 import pytest
 from opened_store import opened
 
-from gateway.commands.command_options import visible
+from gateway.commands.terminal import visible
 from gateway.sources import source_process
 from gateway.sources.outbound import SourceAccess
 from gateway.sources.source_process import SourceOrder, SourceProcesses

@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from source_server import web
 
-from gateway.commands.command_options import json_text, say, table
 from gateway.commands.gateway_client import checked_answer
 from gateway.commands.import_cli import MAX_COMPARED, DifferenceReply, show_differences
+from gateway.commands.terminal import json_text, say, table
 
 HOSTILE = "[/][link=https://evil.example]get[/link]\x1b[2J\x9b31m\u202e"
 

@@ -42,7 +42,7 @@ async def app(settings, runtime):
 @pytest.fixture
 async def client(app):
     async with AsyncTestClient(app, base_url="http://127.0.0.1") as client:
-        catalog = app.state.services.registry.catalog
+        catalog = app.state.views.whole.registry.catalog
         catalog.limits = replace(catalog.limits, num_tools=4, toolset_bytes=2000)
         for name in ("a", "b", "c"):
             tools = [tool(f"{name}{number}", "x" * 300) for number in range(2)]
@@ -95,7 +95,7 @@ def names_read(catalog, monkeypatch):
 
 
 async def test_toolsets_beyond_the_limit_are_not_even_read(client, app, monkeypatch):
-    read = names_read(app.state.services.registry.catalog, monkeypatch)
+    read = names_read(app.state.views.whole.registry.catalog, monkeypatch)
     answer = await ask(client, ["a", "b", "c", *(f"d{number}" for number in range(50))])
     assert read == ["a", "b", "c"], answer.text
 
@@ -111,7 +111,7 @@ async def test_documents_count_for_what_is_too_large_together(
     client, app, monkeypatch, limits, document, limit
 ):
     """Else a request of 2 kB held 128 toolsets of 16 MB in memory, or was answered without some of them."""
-    catalog = app.state.services.registry.catalog
+    catalog = app.state.views.whole.registry.catalog
     catalog.limits = replace(Limits(), **limits)
     for name in "defgh":
         body = {"tools": [tool(name)], "documents": {f"https://a.example/{name}": document}}
@@ -125,7 +125,7 @@ async def test_documents_count_for_what_is_too_large_together(
 
 
 async def test_a_toolset_alone_is_served_as_it_was_registered(client, app):
-    catalog = app.state.services.registry.catalog
+    catalog = app.state.views.whole.registry.catalog
     catalog.limits = replace(catalog.limits, num_tools=1, toolset_bytes=100)
     assert (await ask(client, "a")).status_code == 200
 
@@ -155,7 +155,7 @@ async def test_a_tool_that_is_kept_is_hashed_once(monkeypatch):
 
 async def test_a_toolset_that_grows_tool_by_tool_keeps_the_limit_of_values(client, app):
     """Else a short name stands for millions of values: decoding them stops the gateway for seconds."""
-    catalog = app.state.services.registry.catalog
+    catalog = app.state.views.whole.registry.catalog
     catalog.limits = replace(catalog.limits, toolset_bytes=100_000, num_tools=100, num_values=1000)
     statuses = []
     for number in range(4):
@@ -168,7 +168,7 @@ async def test_a_toolset_that_grows_tool_by_tool_keeps_the_limit_of_values(clien
 
 
 async def test_too_many_values_together_are_refused_by_name(client, app):
-    catalog = app.state.services.registry.catalog
+    catalog = app.state.views.whole.registry.catalog
     catalog.limits = replace(catalog.limits, toolset_bytes=100_000, num_tools=100, num_values=1000)
     for name in ("d", "e"):
         many = tool(name) | {"_meta": {"many": [[]] * 600}}

@@ -23,7 +23,7 @@ from gateway.generation.continuation import Continuation
 from gateway.generation.generation_request import without_oldest
 from gateway.generation.response_entries import pack, unpack_output
 from gateway.generation.stored_responses import StoredResponses
-from gateway.http.json_body import convert
+from gateway.http.conversion import convert
 from gateway.http.request_bodies import BodyLimit, RequestBodies
 from gateway.setting_sources import load
 from gateway.toolsets import registry
@@ -297,7 +297,7 @@ async def test_one_tool_is_read_in_a_thread(settings, runtime, monkeypatch):
 def test_of_fields_that_are_left_out_no_suggestion_is_made(monkeypatch):
     """To compare names for each of 2,000 custom tools would take 0.2 s on the event loop."""
     made = []
-    monkeypatch.setattr("gateway.http.json_body.instead", lambda *_: made.append(1) or "")
+    monkeypatch.setattr("gateway.http.conversion.instead", lambda *_: made.append(1) or "")
     tools = [{"type": "custom", "name": f"a{number}", "added": 1} for number in range(50)]
     body = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "tools": tools}
     assert read_request(body).ignored

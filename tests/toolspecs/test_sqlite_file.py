@@ -268,7 +268,7 @@ async def test_writes_that_wait_for_another_process_give_up_together(tmp_path, m
     await asyncio.sleep(0.1)
     leaving.cancel()
     errors = await asyncio.gather(*writing, return_exceptions=True)
-    assert time.perf_counter() - start < 1.5
+    assert time.perf_counter() - start < 2.5, "and not eight times half a second"
     assert {type(error) for error in errors} == {StoreUnavailable}
     other.execute("COMMIT")
     other.close()

@@ -230,15 +230,15 @@ def test_every_fault_of_every_tool_is_told_at_once():
         {"name": "dup", "inputSchema": {}},
         {"name": "dup", "inputSchema": {"type": "array"}},
     ]
-    assert faults(documents, base="/body/tools") == [
-        ("a b", "/body/tools/1/extra", "extra"),
-        ("a b", "/body/tools/1/name", "name"),
-        ("a b", "/body/tools/1/inputSchema/properties/x/type", "type"),
-        ("a b", "/body/tools/1/inputSchema/properties/y", "properties"),
-        (2, "/body/tools/2", ""),
-        ("dup", "/body/tools/5/inputSchema/type", "type"),
-        ("fine", "/body/tools/3", "name"),
-        ("dup", "/body/tools/5", "name"),
+    assert faults(documents) == [
+        ("a b", "/tools/1/extra", "extra"),
+        ("a b", "/tools/1/name", "name"),
+        ("a b", "/tools/1/inputSchema/properties/x/type", "type"),
+        ("a b", "/tools/1/inputSchema/properties/y", "properties"),
+        (2, "/tools/2", ""),
+        ("dup", "/tools/5/inputSchema/type", "type"),
+        ("fine", "/tools/3", "name"),
+        ("dup", "/tools/5", "name"),
     ]
 
 

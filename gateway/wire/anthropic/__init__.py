@@ -5,6 +5,6 @@ prompts are always cached by their prefixes, so it is left out without a word.
 """
 
 from gateway.wire.anthropic.message_writer import MessageWriter
-from gateway.wire.anthropic.request import MessagesRequest, read_request
+from gateway.wire.anthropic.request import read_request
 
-__all__ = ["MessageWriter", "MessagesRequest", "read_request"]
+__all__ = ["MessageWriter", "read_request"]

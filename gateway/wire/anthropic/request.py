@@ -1,7 +1,7 @@
 """A Messages request becomes a turn: the fields, the format of the answer, the tools and the choice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -9,14 +9,20 @@ from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField, ThreadUnsupported
-from gateway.generation.turn import Turn
-from gateway.http.json_body import convert
+from gateway.http.conversion import convert
 from gateway.wire.anthropic.blocks import Conversation, read_messages
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
 from gateway.wire.response_formats import AskedFormat, StructuredOutputsField, read_any_format
 from gateway.wire.tools_and_calls import read_inline_tools
-from gateway.wire.turn_fields import NO_HEADERS, TurnFields, TurnHeaders, read_stop, read_turn
+from gateway.wire.turn_fields import (
+    NO_HEADERS,
+    TurnFields,
+    TurnHeaders,
+    WireRequest,
+    read_stop,
+    read_turn,
+)
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
@@ -61,6 +67,14 @@ RULES = FieldRules(
         "text": "use output_config.format",
     },
 )
+
+
+_NAMES = {
+    "response_format": "output_config.format",
+    "response_format.json_schema": "output_config.format",
+    "stop": "stop_sequences",
+}
+"""The names here of fields that code outside a wire format names."""
 
 
 class Thinking(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -128,16 +142,7 @@ class ChoiceFields(msgspec.Struct):
 BODY = RequestBody(MessagesFields, (Conversation,), (ChoiceFields, StructuredOutputsField), RULES)
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesRequest:
-    """A turn, the fields that were left out, and names as in `WireRequest`."""
-
-    turn: Turn
-    ignored: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-
-
-def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: bool = False) -> MessagesRequest:
+def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: bool = False) -> WireRequest:
     """Read a decoded body.
 
     With `is_strict` no field is left out: those that are unknown or have no effect are refused.
@@ -177,7 +182,8 @@ def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: boo
         has_custom_calls=False,
     )
     effort_name = "thinking" if fields.thinking else "output_config.effort"
-    return MessagesRequest(turn, reader.ignored, {**asked_format.names, "reasoning_effort": effort_name})
+    names = {**_NAMES, **asked_format.names, "reasoning_effort": effort_name}
+    return WireRequest(turn=turn, ignored=reader.ignored, names=names)
 
 
 def _read_effort(fields: MessagesFields) -> str | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,8 +10,7 @@ from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
-from gateway.generation.turn import Turn
-from gateway.http.json_body import convert
+from gateway.http.conversion import convert
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
 from gateway.wire.openai.messages import Messages, read_messages
@@ -32,6 +31,7 @@ from gateway.wire.turn_fields import (
     StreamOptions,
     TurnFields,
     TurnHeaders,
+    WireRequest,
     ignore_obfuscation,
     read_sampling,
     read_stop,
@@ -156,13 +156,10 @@ class ChoiceFields(msgspec.Struct):
 BODY = RequestBody(ChatFields, (Messages,), (FormatFields, ChoiceFields, StructuredOutputsField), RULES)
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """A turn, how its answer is sent, the fields that were left out, and names as in `WireRequest`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest(WireRequest):
+    """A request for chat completions or for completions; with `includes_usage`, its stream has the usage."""
 
-    turn: Turn
-    ignored: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
     includes_usage: bool = False
 
 
@@ -196,7 +193,10 @@ def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: boo
     )
     budget_name = {} if fields.max_completion_tokens is None else {"max_tokens": "max_completion_tokens"}
     return ChatRequest(
-        turn, reader.ignored, {**asked_format.names, **budget_name}, includes_usage=includes_usage
+        turn=turn,
+        ignored=reader.ignored,
+        names={**asked_format.names, **budget_name},
+        includes_usage=includes_usage,
     )
 
 

@@ -14,8 +14,8 @@ from msgspec import Meta
 
 from gateway.errors import InvalidField
 from gateway.generation.generation import Generation
+from gateway.http.conversion import convert
 from gateway.http.error_shapes import Problem, openai_error
-from gateway.http.json_body import convert
 from gateway.wire.answer_parts import extension, usage
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
@@ -110,7 +110,9 @@ def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: boo
         num_choices=fields.n or 1,
         num_logprobs=fields.logprobs,
     )
-    return ChatRequest(turn, reader.ignored, asked_format.names, includes_usage=includes_usage)
+    return ChatRequest(
+        turn=turn, ignored=reader.ignored, names=asked_format.names, includes_usage=includes_usage
+    )
 
 
 def read_prompt(value: Any) -> str | tuple[int, ...]:

@@ -1,7 +1,7 @@
 """A Responses request becomes a turn: the fields, the format of the text, the tools and the choice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import Meta
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.generation.turn import Turn
-from gateway.http.json_body import convert
+from gateway.http.conversion import convert
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
 from gateway.wire.response_formats import (
@@ -31,6 +31,7 @@ from gateway.wire.turn_fields import (
     StreamOptions,
     TurnFields,
     TurnHeaders,
+    WireRequest,
     ignore_obfuscation,
     read_turn,
 )
@@ -92,6 +93,15 @@ RULES = FieldRules(
         "system": "use instructions",
     },
 )
+
+_NAMES = {
+    "max_tokens": "max_output_tokens",
+    "messages": "input",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+    "response_format.json_schema": "text.format",
+}
+"""The names here of fields that code outside a wire format names."""
 
 ECHOED: Mapping[str, Any] = {
     "instructions": None,
@@ -178,19 +188,16 @@ class ChoiceFields(msgspec.Struct):
 BODY = RequestBody(ResponsesFields, (InputField,), (ChoiceFields, StructuredOutputsField), RULES)
 
 
-@dataclass(frozen=True, slots=True)
-class ResponsesRequest:
-    """A turn, the fields that the answer repeats, those that were left out, and names as in `WireRequest`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponsesRequest(WireRequest):
+    """A request, and the fields that the answer repeats.
 
     `items` is the whole input, as it is stored with the answer if `is_stored`, which is this API's default.
     """
 
-    turn: Turn
     echoed: Mapping[str, Any]
-    ignored: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-    is_stored: bool = True
-    items: list[Any] = field(default_factory=list)
+    is_stored: bool
+    items: list[Any]
 
 
 def read_request(
@@ -222,10 +229,10 @@ def read_request(
     )
     items = [{"role": "user", "content": fields.input}] if isinstance(fields.input, str) else fields.input
     return ResponsesRequest(
-        turn,
-        _echoed(body, turn, fields.tools or []),
-        reader.ignored,
-        asked_format.names,
+        turn=turn,
+        ignored=reader.ignored,
+        names={**_NAMES, **asked_format.names},
+        echoed=_echoed(body, turn, fields.tools or []),
         is_stored=fields.store is not False,
         items=items,
     )
