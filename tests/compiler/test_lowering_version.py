@@ -15,7 +15,7 @@ from compiler.syntaxes import find_syntax
 from compiler.toolset_compiler import lower_tool
 from toolspecs.tool import CustomInput, Tool, custom_tool
 
-LOWERED = (40, "cb54019d5260fa61")
+LOWERED = (41, "fd8022c05eec963a")
 """LOWERING_VERSION, and a digest of all grammars of this file."""
 
 VALUES = [
