@@ -22,7 +22,7 @@ from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter, ReportPlace
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.frontend.symbolic_forms import form_of
-from compiler.grammar.grammar import Expr, union
+from compiler.grammar.grammar import Expr, Literal, Rule, concat, union
 from compiler.grammar.rules import RuleTable
 from compiler.guard.ambiguities import Ambiguities
 from compiler.guard.path_state_builder import PathStep
@@ -160,6 +160,18 @@ class Lowering(ABC):
             return None
         self.reporter.note_all(context.location, lowered.notes, types, constraint.values)
         return lowered.expr
+
+    def after_key(self, value: Expr | None) -> Expr | None:
+        """What stands after a key that has such a value; None if there is none.
+
+        Where the separator can have two spellings, this is a rule, which all keys with the same value share.
+        Inside of a member's rule xgrammar would make a rule of each separator, and look at all tokens that go
+        on after it once more.
+        """
+        text = concat(self.formatting.key_separator, value)
+        if text is None or isinstance(self.formatting.key_separator, Literal):
+            return text
+        return self.rules.define("after_key", Rule(text))
 
     def expand(self, schema: CanonicalSchema, location: SchemaLocation) -> list[CanonicalSchema]:
         """A form that stayed symbolic because of a reference, expanded by one step, as a union of schemas.

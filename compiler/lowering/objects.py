@@ -141,8 +141,7 @@ class ObjectLowering:
         location = self.lowering.source_map.property(self.location, key)
         value = self.lowering.inner_value(schema, self.context, location, KeyStep(key))
         mark = _MARK if key in self.readable_keys else EMPTY
-        formatting = self.lowering.formatting
-        return concat(formatting.text(key), mark, formatting.key_separator, value)
+        return concat(self.lowering.formatting.text(key), mark, self.lowering.after_key(value))
 
     def _left_out(self) -> list[str]:
         """Keys that the schema names, but that `propertyNames` may forbid: they are never written.

@@ -91,9 +91,9 @@ class UndeclaredLowering:
                 continue
             if key is None:
                 continue  # before its values are planned for: there are none in this class
-            value = self._value(matched)
-            if value is not None:
-                texts.append(concat(self.with_mark(key), self.lowering.formatting.key_separator, value))
+            text = concat(self.with_mark(key), self.lowering.after_key(self._value(matched)))
+            if text is not None:
+                texts.append(text)
                 num_keys = max(num_keys, self.lowering.cardinality.at_least(key_schema))
         if refusals and not texts:
             raise refusals[0]

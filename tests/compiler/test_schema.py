@@ -6,7 +6,7 @@ import pytest
 
 from compiler.errors import UnsupportedSchema
 from compiler.report import ReportEntry, Verdict
-from compiler.schema import compile_schema
+from compiler.schema import compile_schema, lower_schema
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
@@ -119,6 +119,12 @@ def test_declared_order_survives_a_reference_by_the_documents_own_name(reference
     )
     assert compiled.accepts('{"z":1,"a":{"z":2,"a":{"z":3}}}')
     assert not compiled.accepts('{"a":{"a":{},"z":1}}')
+
+
+def test_keys_of_equal_values_share_one_rule_of_the_separator():
+    properties = {f"key{n}": STRING for n in range(20)}
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    assert lower_schema(schema).grammar.ebnf.count('(": " | ":")') == 1
 
 
 def test_a_closed_object_that_needs_undeclared_keys_is_refused_with_the_way_to_allow_them():
