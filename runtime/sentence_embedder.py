@@ -87,19 +87,9 @@ class SentenceEmbedder:
         reading = _read(source, folder / "sentence_bert_config.json", _Reading) or _Reading()
         written = _read(source, folder / "config_sentence_transformers.json", _Prompts) or _Prompts()
         prompts = written.prompts or {}
-        try:
-            options = {"trust_remote_code": False, "local_files_only": True}
-            tokenizer = AutoTokenizer.from_pretrained(str(folder), **options)
-            model, loading = AutoModel.from_pretrained(
-                str(folder), dtype=torch.float32, output_loading_info=True, **options
-            )
-        except Exception as error:
-            raise ModelLoadError(source, load_error(error)) from error
-        lost = sorted(str(name) for name in loading["missing_keys"] if "pooler" not in str(name))
-        if lost:
-            raise ModelLoadError(source, f"its weights lack {len(lost)} tensors, such as {lost[0]}")
+        model, tokenizer = _load_model(source, folder)
         return cls(
-            model.eval(),
+            model,
             tokenizer,
             pools_first=pooling.pooling_mode_cls_token,
             max_tokens=min(reading.max_seq_length or _MAX_TOKENS, _MAX_TOKENS, tokenizer.model_max_length),
@@ -172,6 +162,21 @@ def _check_modules(source: str, modules: Sequence[_Module]) -> None:
     kinds = {module.type.rpartition(".")[2] for module in modules}
     if strange := sorted(kinds - _KNOWN_MODULES):
         raise ModelLoadError(source, f"it has a module {strange[0]!r}, which is not known here")
+
+
+def _load_model(source: str, folder: Path) -> tuple[Any, Any]:
+    """The model and its tokenizer, from files of the folder alone; raises ModelLoadError."""
+    try:
+        options = {"trust_remote_code": False, "local_files_only": True}
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), **options)
+        model, loading = AutoModel.from_pretrained(
+            str(folder), dtype=torch.float32, output_loading_info=True, **options
+        )
+    except Exception as error:
+        raise ModelLoadError(source, load_error(error)) from error
+    if lost := sorted(str(name) for name in loading["missing_keys"] if "pooler" not in str(name)):
+        raise ModelLoadError(source, f"its weights lack {len(lost)} tensors, such as {lost[0]}")
+    return model.eval(), tokenizer
 
 
 def _read(source: str, path: Path, shape: type[ShapeT]) -> ShapeT | None:

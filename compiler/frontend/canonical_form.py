@@ -4,7 +4,7 @@
 read differently from validators, and rewrites what it cannot model.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import chain, combinations
 from types import MappingProxyType
@@ -40,7 +40,7 @@ from compiler.frontend.endless_evaluation import check_endless_evaluation
 from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import located_in_all
-from compiler.frontend.last_steps import applied_schemas, below_negations
+from compiler.frontend.last_steps import AppliedSchema, applied_schemas, below_negations
 from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.reference_targets import check_reference_targets
@@ -206,18 +206,7 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     check_nested_dialects(document)
     schemas = applied_schemas(document, documents)
     draft = draft_of(document)
-    disputed, others = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
-    below = [each.schema for each in below_negations(schemas)]
-    dependent = misleading([each.schema for each in schemas], below, draft)
-    readings = [
-        _composed(of_texts, partial(without_assertions, assertions=not_made, draft=draft))
-        for not_made in _choices(dependent)
-        for of_texts in _readings_of_texts(disputed, others)
-    ]
-    if longer := longer_texts(schemas, draft):
-        add_longer = partial(with_longer_texts, patterns=longer)
-        readings += [_composed(reading, add_longer) for reading in readings]
-    forms = [_read_as(document, documents, reading) for reading in readings]
+    forms = [_read_as(document, documents, reading) for reading in _readings(schemas, draft)]
     try:
         if documents and len(forms) > 1:
             forms = list(map(_written_out, forms))
@@ -225,13 +214,30 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     except (canonical.CanonicalizationError, jsonschema_rs.ReferencingError):
         pointer, keyword = first_dialect_dependent(located_in_all(document, documents), draft)
         if not keyword:
-            raise _disputed_listing(document, documents, others) from None
+            raise _disputed_listing(document, documents, valid_for_some(schemas, draft)) from None
         reason = "is not asserted by all validators, and the schema cannot be enforced under both readings"
         raise UnsupportedSchema(pointer, keyword, reason, replacement_for(keyword)) from None
 
 
-def _readings_of_texts(disputed: TextsByFormat, others: TextsByFormat) -> Iterator[_Reading]:
-    """A reading for each choice of the texts in `others` that a validator may take for valid."""
+def _readings(schemas: Collection[AppliedSchema], draft: int) -> list[_Reading]:
+    """A reading for each choice of assertions, of texts taken for valid, and of whether longer ones are."""
+    below = [each.schema for each in below_negations(schemas)]
+    dependent = misleading([each.schema for each in schemas], below, draft)
+    of_texts = list(_readings_of_texts(schemas, draft))
+    readings = [
+        _composed(reading, partial(without_assertions, assertions=not_made, draft=draft))
+        for not_made in _choices(dependent)
+        for reading in of_texts
+    ]
+    if longer := longer_texts(schemas, draft):
+        add_longer = partial(with_longer_texts, patterns=longer)
+        readings += [_composed(reading, add_longer) for reading in readings]
+    return readings
+
+
+def _readings_of_texts(schemas: Collection[AppliedSchema], draft: int) -> Iterator[_Reading]:
+    """A reading for each choice of the disputed texts that a validator may take for valid."""
+    disputed, others = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
     for taken in _choices([(name, text) for name, texts in others.items() for text in texts]):
         wide = {name: tuple(text for at, text in taken if at == name) for name, _ in taken}
         narrow = {name: tuple(set(texts) - set(wide.get(name, ()))) for name, texts in disputed.items()}

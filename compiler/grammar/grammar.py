@@ -191,6 +191,9 @@ def choice(*options: Expr) -> Expr:
 
     >>> choice(Literal("a"), choice(Literal("b"), Literal("a")))
     Choice(options=(Literal(text='a'), Literal(text='b')))
+
+    Raises:
+        ValueError: there are no options.
     """
     flat: dict[Expr, None] = {}
     for option in options:

@@ -91,7 +91,11 @@ class Nfa:
         return state == self.final
 
     def new_state(self, symbols: frozenset[int] = frozenset(), target: int = 0) -> int:
-        """Add a state that moves to `target` on some symbols."""
+        """Add a state that moves to `target` on some symbols.
+
+        Raises:
+            TooManyStates: there are `MAX_NFA_STATES` already.
+        """
         if len(self.transitions) >= MAX_NFA_STATES:
             raise TooManyStates
         self.transitions.append((symbols, target))
@@ -99,7 +103,12 @@ class Nfa:
         return len(self.transitions) - 1
 
     def build(self, node: PatternNode, following: int) -> int:
-        """The entry state of a fragment that matches `node` and continues at the state `following`."""
+        """The entry state of a fragment that matches `node` and continues at the state `following`.
+
+        Raises:
+            PatternError: a lookaround stands where it is not supported.
+            TooManyStates: see `new_state`.
+        """
         match node:
             case Chars(ranges):
                 if ranges not in self._symbols:

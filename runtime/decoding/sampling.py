@@ -113,7 +113,9 @@ def record_runners_up(
 ) -> None:
     """Record the most probable tokens beside the sampled one, where a population wants them.
 
-    `probabilities` is [len(sequences), num_columns]. Of equally probable tokens, those with lower ids count.
+    Sets `runners_up` of these sequences: tokens with the natural logarithm of their probability, the most
+    probable first. Of equally probable tokens, those with lower ids count. `probabilities` is
+    [len(sequences), num_columns].
     """
     searching = [
         (row, sequence, token.token_id)
@@ -125,10 +127,10 @@ def record_runners_up(
     rows = probabilities[upload([row for row, _, _ in searching], probabilities.device, torch.long)]
     number = max(sequence.num_runners_up for _, sequence, _ in searching) + 1
     ids = _most_probable(rows, min(number, rows.shape[1]))
-    values = torch.cat([ids.double(), rows.gather(1, ids).double().log()], dim=1).tolist()
-    for (_, sequence, token_id), value in zip(searching, values, strict=True):
-        pairs = zip(map(int, value), value[len(value) // 2 :], strict=False)
-        others = [(i, logprob) for i, logprob in pairs if i != token_id and logprob > -math.inf]
+    both = torch.stack([ids.double(), rows.gather(1, ids).double().log()], dim=1)  # one copy to the host
+    for (_, sequence, sampled), (likely, logprobs) in zip(searching, both.tolist(), strict=True):
+        pairs = zip(map(int, likely), logprobs, strict=True)
+        others = [(i, logprob) for i, logprob in pairs if i != sampled and logprob > -math.inf]
         sequence.runners_up = tuple(others[: sequence.num_runners_up])
 
 

@@ -110,6 +110,9 @@ def xgrammar_conversion(subject: StudiedModel, question: Question) -> OutputGram
 
     Objects are closed first, since calls are judged so. Its warnings on stderr about keywords that it ignores
     are suppressed: the table of faults shows their effect.
+
+    Raises:
+        NoGrammar: xgrammar refuses a schema.
     """
     syntax, spell = subject.syntax, subject.vocabulary.spell
     calls = [

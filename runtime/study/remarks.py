@@ -18,33 +18,43 @@ def remarks(cells: Cells, sets: Sequence[str], name: str, max_tokens: int) -> It
     if masked is None:
         return
     if unmasked is not None:
-        comparison = compare(unmasked, masked)
-        yield (
-            f"{name}: {comparison.num_valid} calls were valid unmasked; the plain mask's are the same"
-            f" in {comparison.num_valid - comparison.num_changed} cases."
-            f" {comparison.num_reordered} had keys in another order than the schema's,"
-            f" {comparison.num_reordered_changed} of which are among the"
-            f" {comparison.num_changed} that changed. Of {comparison.num_invalid} that were not valid,"
-            f" {comparison.num_rescued} are right under the mask."
-        )
-        pairs = [
-            (without, under)
-            for without, under in zip(unmasked.answers, masked.answers, strict=True)
-            if without.verdict.is_valid and under.verdict.is_valid
-        ]
-        if pairs:
-            num_unmasked = _mean([without.num_tokens for without, _ in pairs])
-            num_masked = _mean([under.num_tokens for _, under in pairs])
-            num_drawn = _mean([under.num_tokens - under.num_forced for _, under in pairs])
-            yield (
-                f"{name}: where both are valid, a call takes {num_unmasked} tokens unmasked"
-                f" and {num_masked} under the plain mask, {num_drawn} of them drawn."
-            )
+        yield f"{name}: {_on_changes(unmasked, masked)}"
+        yield from (f"{name}: {remark}" for remark in _on_lengths(unmasked, masked))
     closed = [answer for answer in masked.answers if answer.is_closed_by_budget]
     yield (
         f"{name}: of the plain mask's {len(masked.answers)} calls, {len(closed)} were closed at the limit of"
         f" {max_tokens} tokens; {_num_right(closed)} of those are right."
     )
+
+
+def _on_changes(unmasked: Cell, masked: Cell) -> str:
+    """How many calls the mask changed, and how many it put right."""
+    comparison = compare(unmasked, masked)
+    return (
+        f"{comparison.num_valid} calls were valid unmasked; the plain mask's are the same"
+        f" in {comparison.num_valid - comparison.num_changed} cases."
+        f" {comparison.num_reordered} had keys in another order than the schema's,"
+        f" {comparison.num_reordered_changed} of which are among the"
+        f" {comparison.num_changed} that changed. Of {comparison.num_invalid} that were not valid,"
+        f" {comparison.num_rescued} are right under the mask."
+    )
+
+
+def _on_lengths(unmasked: Cell, masked: Cell) -> Iterator[str]:
+    """How long calls are that are valid with and without the mask, if there are any."""
+    pairs = [
+        (without, under)
+        for without, under in zip(unmasked.answers, masked.answers, strict=True)
+        if without.verdict.is_valid and under.verdict.is_valid
+    ]
+    if pairs:
+        num_unmasked = _mean([without.num_tokens for without, _ in pairs])
+        num_masked = _mean([under.num_tokens for _, under in pairs])
+        num_drawn = _mean([under.num_tokens - under.num_forced for _, under in pairs])
+        yield (
+            f"where both are valid, a call takes {num_unmasked} tokens unmasked"
+            f" and {num_masked} under the plain mask, {num_drawn} of them drawn."
+        )
 
 
 def _together(cells: Cells, sets: Sequence[str], strategy: str) -> Cell | None:
