@@ -145,8 +145,7 @@ console-screenshots: $(READY) ## pictures of the console's pages for docs/consol
 lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/mypy --explicit-package-bases --allow-untyped-calls tests/bench
+	$(BIN)/mypy --num-workers 2
 
 format: $(READY) ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
