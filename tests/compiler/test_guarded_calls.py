@@ -28,7 +28,7 @@ def of(**properties):
 SCHEMAS = {
     "distinct items": of(tags=GUARDED["all of an enum"]),
     "lengths": of(name={**STRING, "minLength": 2, "maxLength": 9}, slug={**STRING, "pattern": "^[a-z]+(-[a-z]+)*$", "maxLength": 12}),
-    "undeclared keys": {"type": "object", "properties": {**AB, "name": NULL}, "additionalProperties": INTEGER, "minProperties": 7},
+    "undeclared keys": {"type": "object", "properties": {**AB, "name": NULL}, "additionalProperties": INTEGER, "minProperties": 5},
     "a whole pattern": of(password={**STRING, "pattern": r"^(?=.*[A-Z])(?=.*[a-z])(?=.*\d).{8,12}$"}),
 }  # fmt: skip
 VOCABULARIES = {
@@ -45,9 +45,9 @@ def test_calls_are_valid(name, syntax, vocabulary):
     tool, words = Tool("f", "", SCHEMAS[name]), VOCABULARIES[vocabulary]()
     grammar = compile_toolset([tool], tokenizer=words, syntax=syntax, tool_choice="required", parallel=False)
     assert grammar.units["f"].guard is not None
-    for seed in range(6):
+    for seed, extra in enumerate((0, 40, 120)):
         for writer in (Writer(seed, words), Repeating(seed)):
-            text = Generation(grammar, grammar.closer().minimum() + 30 * seed, writer).text
+            text = Generation(grammar, grammar.closer().minimum() + extra, writer).text
             _, [(_, arguments)] = parse_calls(text, grammar.syntax)
             value = json.loads(arguments, object_pairs_hook=without_repeats)
             assert jsonschema_rs.is_valid(tool.parameters, value), text

@@ -105,7 +105,7 @@ def test_lark_reads_what_masks_let_through(name, syntax):
     parsers = [
         Lark(GRAMMARS[name], parser=parser) for parser in ("earley", *(() if name in NOT_LALR else ("lalr",)))
     ]
-    written = set(inputs(linked(GRAMMARS[name], syntax), name, 30))
+    written = set(inputs(linked(GRAMMARS[name], syntax), name, 15))
     assert len(written) > 1
     for text in written:
         for parser in parsers:

@@ -43,7 +43,7 @@ def vocabularies(draw, syntax):
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_token_that_one_grammar_accepts_and_no_other(syntax, data):
     vocabulary = data.draw(vocabularies(syntax))

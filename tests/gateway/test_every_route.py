@@ -3,15 +3,20 @@
 import re
 
 import pytest
+import pytest_asyncio
 from chat import USER, ask, body
+from fake_runtime import FakeRuntime
 from keys import ADMIN, bearer, key_of
 from sample_tools import TIME, TOOL_REQUIRED
 from served_routes import handlers
+from serving import client_of
 from source_server import tool
 
 from gateway.access.grants import KeyScope
 from gateway.access.route_scopes import ROUTE_SCOPES
+from gateway.app import create_app
 from gateway.console.asset_files import read_assets
+from gateway.settings import Settings
 
 OFFERED = {"kind": "mcp", "location": "https://desk.example/mcp"}
 PROMPT = {"model": "tiny", "prompt": "Hi"}
@@ -34,31 +39,32 @@ BODIES = {
 """What is sent to each route that needs a body."""
 
 
-@pytest.fixture
-async def client(client_with):
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(tmp_path_factory):
     """A gateway with keys; a client that has one to call models and register tools."""
-    async with client_with(api_key=ADMIN) as client:
+    settings = Settings(data_dir=str(tmp_path_factory.mktemp("gateway")), api_key=ADMIN, compile_workers=0)
+    async with client_of(create_app(settings, runtime=FakeRuntime())) as client:
         client.headers.update(await key_of(client, scopes=["invoke", "register"]))
         yield client
 
 
-async def values_of(client):
+async def values_of(client, toolset):
     """What the parameters of paths name: a toolset whose source offers another tool, an answer and its records."""
     for offered in ({}, {"type": "string"}):
         listing = {**OFFERED, "tools": [tool("pay", offered)]}
-        imported = await client.post("/v1/toolsets/desk/import", json={"listing": listing})
+        imported = await client.post(f"/v1/toolsets/{toolset}/import", json={"listing": listing})
         assert imported.is_success, imported.text
     response = await client.post("/v1/responses", json={"model": "tiny", "input": "Hi"})
     made = await client.post("/v1/keys", json=BODIES["create_key"], headers=bearer(ADMIN))
     return {
-        "toolset": "desk",
+        "toolset": toolset,
         "tool": "pay",
         "number": 1,
         "model_id": "tiny",
         "response_id": response.json()["id"],
         "request_id": response.headers["x-request-id"],
         "key_id": made.json()["id"],
-        "digest": (await ask(client, toolset="desk"))["callgate"]["grammar_digest"],
+        "digest": (await ask(client, toolset=toolset))["callgate"]["grammar_digest"],
     }
 
 
@@ -66,11 +72,12 @@ CONSOLE_FILE = {"digest": read_assets().digest, "path": "shell.js"}
 
 
 @pytest.mark.parametrize("name", ROUTE_SCOPES)
-async def test_a_route_answers(app, client, name):
-    values = await values_of(client) | (CONSOLE_FILE if name == "console_file" else {})
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_route_answers(client, name):
+    values = await values_of(client, f"for_{name}") | (CONSOLE_FILE if name == "console_file" else {})
     is_for_operators = {KeyScope.ADMIN, KeyScope.METRICS} & ROUTE_SCOPES[name]
     headers = bearer(ADMIN) if is_for_operators else {}
-    asked = [(method, path) for method, path, handler in handlers(app) if handler == name]
+    asked = [(method, path) for method, path, handler in handlers(client.app) if handler == name]
     assert asked
     for method, template in asked:
         path = re.sub(r"/?\{(\w+):?\w*\}", lambda found: f"/{values[found[1]]}", template)
