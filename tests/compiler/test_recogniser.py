@@ -202,7 +202,7 @@ def test_real_schemas_complete_from_everywhere():
         {"minItems": 4, "items": {"enum": [None, True, 1, "a"]}},
     ],
 )
-@pytest.mark.parametrize("text", [b"[", b'["a', b"[[0,", b"[[0,1"])
+@pytest.mark.parametrize("text", [b'["a', b"[[0,1"])
 @pytest.mark.timeout(60)
 def test_a_number_that_a_bracket_ends_is_what_repeats(inner, text):
     """Not the array that the bracket ends: no other array before it avoids the repetition."""

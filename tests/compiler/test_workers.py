@@ -288,8 +288,9 @@ async def test_a_worker_that_was_taken_over_does_not_fill_the_log(caplog):
     assert len(caplog.text) < 2 * MAX_TRACEBACK
 
 
-async def test_workers_whose_zygote_died_leave_no_zombies(adopting):
+async def test_workers_whose_zygote_died_leave_no_zombies(adopting, monkeypatch):
     """In a container they become children of the gateway, its first process, which has to wait for them."""
+    monkeypatch.setattr("compiler.isolation.pools.prime", lambda *_: None)
     workers = WorkerPool(1, LIMITS)
     await workers.start(VOCABULARY)
     former = children(zygote_pid(workers))
