@@ -73,17 +73,14 @@ def check(schema, draft: int, seed: int) -> None:
         assert accepted == {False} or False not in valid, text
 
 
-@pytest.mark.parametrize(("draft", "count"), [(4, 10), (6, 10), (7, 30), (2019, 10), (2020, 30)])
+MANY = [
+    pytest.param(draft, 5000, marks=[pytest.mark.corpus, pytest.mark.timeout(7200)]) for draft in DIALECTS
+]
+"""How many schemas a full run has of each draft, others each time."""
+
+
+@pytest.mark.parametrize(("draft", "count"), [(4, 10), (6, 10), (7, 30), (2019, 10), (2020, 30), *MANY])
 def test_a_schema_means_the_same_in_several_documents(draft, count):
-    settings(CALM, max_examples=count, derandomize=True)(
-        given(schemas(draft), st.integers(0, 10**9))(lambda schema, seed: check(schema, draft, seed))
-    )()
-
-
-@pytest.mark.corpus
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("draft", DIALECTS)
-def test_many_schemas_mean_the_same_in_several_documents(draft):
-    settings(CALM, max_examples=5000)(
+    settings(CALM, max_examples=count, derandomize=count < 5000)(
         given(schemas(draft), st.integers(0, 10**9))(lambda schema, seed: check(schema, draft, seed))
     )()

@@ -172,19 +172,16 @@ def test_distinct_numbers_are_distinct_doubles(items, pair, admitted):
     assert "enum" in items or alone.accepts(json.dumps(pair[:1]))
 
 
-@pytest.mark.parametrize("kind", ["integer", "number"])
-def test_bounds_hold_under_every_reading(kind):
-    bounds = st.dictionaries(st.sampled_from(BOUND_NAMES), BOUNDS, min_size=1, max_size=2)
-    made_up = given(bounds)(lambda keywords: check_bounds(keywords, kind))
-    settings(CALM, max_examples=75, derandomize=True)(made_up)()
+MANY = pytest.param(5000, marks=[pytest.mark.corpus, pytest.mark.timeout(7200)])
+"""How many schemas a full run has, others each time."""
 
 
-@pytest.mark.corpus
-@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("count", [75, MANY])
 @pytest.mark.parametrize("kind", ["integer", "number"])
-def test_many_bounds_hold_under_every_reading(kind):
+def test_bounds_hold_under_every_reading(kind, count):
     bounds = st.dictionaries(st.sampled_from(BOUND_NAMES), BOUNDS, min_size=1, max_size=3)
-    settings(CALM, max_examples=5000)(given(bounds)(lambda keywords: check_bounds(keywords, kind)))()
+    made_up = given(bounds)(lambda keywords: check_bounds(keywords, kind))
+    settings(CALM, max_examples=count, derandomize=count == 75)(made_up)()
 
 
 LARGE = st.sampled_from((ODD - 1, ODD, ODD + 1, ODD + 2, INT64, INT64 + 1, -ODD, 1e23, 10**23, 5, 2.5))
@@ -228,14 +225,9 @@ def check_combined(schema: dict) -> None:
             assert has_integers or judges.faults(text.encode()) == [], text
 
 
-def test_combinations_of_large_numbers_are_upheld():
-    settings(CALM, max_examples=75, derandomize=True)(given(COMBINED)(check_combined))()
-
-
-@pytest.mark.corpus
-@pytest.mark.timeout(7200)
-def test_many_combinations_of_large_numbers_are_upheld():
-    settings(CALM, max_examples=5000)(given(COMBINED)(check_combined))()
+@pytest.mark.parametrize("count", [75, MANY])
+def test_combinations_of_large_numbers_are_upheld(count):
+    settings(CALM, max_examples=count, derandomize=count == 75)(given(COMBINED)(check_combined))()
 
 
 @given(BOUNDS, st.booleans())

@@ -20,6 +20,8 @@ from compiler.frontend.dialect_dependent import without_nested_dialects
 from compiler.schema import compile_schema
 
 CALM = settings(suppress_health_check=list(HealthCheck))
+MANY = pytest.param(5000, marks=[pytest.mark.corpus, pytest.mark.timeout(7200)])
+"""How many schemas a full run has, others each time."""
 DRAFTS = {2019: 19, 2020: 20}
 """The years of drafts with `unevaluated*`, and their numbers."""
 NUMBERS = {7: 7, **DRAFTS}
@@ -172,20 +174,12 @@ def check_compiled(draft, schema, values) -> None:
 CHECKS = [check_described, check_nested, check_compiled]
 
 
+@pytest.mark.parametrize("count", [15, MANY])
 @pytest.mark.parametrize("draft", DRAFTS)
 @pytest.mark.parametrize("check", CHECKS)
-def test_rewritings_keep_what_is_valid(check, draft):
+def test_rewritings_keep_what_is_valid(check, draft, count):
     made_up = given(schemas_around_unevaluated(draft), st.lists(instances(), min_size=20, max_size=30))
-    settings(CALM, max_examples=15, derandomize=True)(made_up(lambda s, v: check(draft, s, v)))()
-
-
-@pytest.mark.corpus
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("draft", DRAFTS)
-@pytest.mark.parametrize("check", CHECKS)
-def test_rewritings_keep_what_is_valid_in_many_schemas(check, draft):
-    made_up = given(schemas_around_unevaluated(draft), st.lists(instances(), min_size=20, max_size=30))
-    settings(CALM, max_examples=5000)(made_up(lambda s, v: check(draft, s, v)))()
+    settings(CALM, max_examples=count, derandomize=count == 15)(made_up(lambda s, v: check(draft, s, v)))()
 
 
 def check_cases(draft, schema, values) -> None:
@@ -193,20 +187,12 @@ def check_cases(draft, schema, values) -> None:
     check_same(schema, rewritten, values)
 
 
+@pytest.mark.parametrize("count", [15, MANY])
 @pytest.mark.parametrize("draft", NUMBERS)
 @pytest.mark.parametrize("check", [check_cases, check_compiled])
-def test_conditions_written_as_cases_keep_what_is_valid(check, draft):
+def test_conditions_written_as_cases_keep_what_is_valid(check, draft, count):
     made_up = given(schemas_with_conditions(draft), st.lists(instances(), min_size=20, max_size=30))
-    settings(CALM, max_examples=15, derandomize=True)(made_up(lambda s, v: check(draft, s, v)))()
-
-
-@pytest.mark.corpus
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("draft", NUMBERS)
-@pytest.mark.parametrize("check", [check_cases, check_compiled])
-def test_conditions_written_as_cases_keep_what_is_valid_in_many_schemas(check, draft):
-    made_up = given(schemas_with_conditions(draft), st.lists(instances(), min_size=20, max_size=30))
-    settings(CALM, max_examples=5000)(made_up(lambda s, v: check(draft, s, v)))()
+    settings(CALM, max_examples=count, derandomize=count == 15)(made_up(lambda s, v: check(draft, s, v)))()
 
 
 def kinds(num_kinds, *, is_listed=True, **condition):
