@@ -98,7 +98,7 @@ async def streamed(client: AsyncOpenAI, body: dict):
     return text, [tuple(calls[index]) for index in sorted(calls)], reason
 
 
-@pytest.mark.parametrize("num_prompts", [20, pytest.param(104, marks=pytest.mark.corpus)])
+@pytest.mark.parametrize("num_prompts", [10, pytest.param(104, marks=pytest.mark.corpus)])
 async def test_every_call_validates(url, github_tools, capsys, num_prompts):
     """Each prompt is asked streamed and not."""
     schemas = {tool["name"]: tool["inputSchema"] for tool in github_tools}

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from grammar_caches import PREPARED, SECRET, Counting, failing, find, tool
+from redis_server import redis_url  # noqa: F401 - a fixture
 from vocabularies import BYTES
 from whole_outputs import admits
 
@@ -66,11 +67,17 @@ async def test_compiled_then_memory_then_store(store):
     assert not admits(found.grammar, '[{"name": "f", "arguments": {"a": "s"}}]')
 
 
-async def test_many_requests_compile_once(store):
-    compile_pool = Counting()
-    caches = [GrammarCache(store, secret=SECRET, compile_pool=compile_pool) for _ in range(2)]
-    await asyncio.gather(*(find(cache, [tool("f")]) for cache in caches for _ in range(8)))
-    assert len(compile_pool.jobs) == 1
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_many_requests_to_two_replicas_compile_each_tool_once(kind, tmp_path, redis_url):  # noqa: F811
+    url = {"sqlite": f"sqlite://{tmp_path}/store.sqlite3", "redis": redis_url}[kind]
+    stores, compile_pool = [open_store(url) for _ in range(2)], Counting()
+    caches = [GrammarCache(store, secret=SECRET, compile_pool=compile_pool) for store in stores]
+    tools = [tool(f"f{number}", once={"const": number}) for number in range(5)]
+    found = await asyncio.gather(*(find(cache, tools) for cache in caches for _ in range(6)))
+    assert len(compile_pool.jobs) == len(tools)
+    assert len({each.grammar.digest for each in found}) == 1
+    for store in stores:
+        await store.close()
 
 
 def keys_in_version(monkeypatch, version):

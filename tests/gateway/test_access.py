@@ -95,21 +95,22 @@ async def test_a_key_lets_pages_in_that_have_it(guarded):
     assert (await guarded.get("/v1/models", headers=headers)).status_code == 200
 
 
-@pytest.mark.parametrize("content", [None, "", "\n \n"])
-def test_a_key_file_without_keys_fails_the_start(tmp_path, runtime, content):
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ([None, "", "\n \n"], "api_key_file"),
+        (["one key in a sentence\n", f"{KEY} {OTHER}", f"{KEY}\nshort"], r"line \d is not a key"),
+    ],
+)
+def test_a_file_without_keys_or_with_a_line_that_is_none_fails_the_start(
+    tmp_path, runtime, contents, message
+):
     path = tmp_path / "keys"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(SettingsError, match="api_key_file"):
-        create_app(Settings(data_dir=str(tmp_path), api_key_file=str(path)), runtime=runtime)
-
-
-@pytest.mark.parametrize("content", ["one key in a sentence\n", f"{KEY} {OTHER}", f"{KEY}\nshort"])
-def test_a_line_that_is_no_key_fails_the_start(tmp_path, runtime, content):
-    path = tmp_path / "keys"
-    path.write_text(content)
-    with pytest.raises(SettingsError, match=r"line \d is not a key"):
-        create_app(Settings(data_dir=str(tmp_path), api_key_file=str(path)), runtime=runtime)
+    for content in contents:
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(SettingsError, match=message):
+            create_app(Settings(data_dir=str(tmp_path), api_key_file=str(path)), runtime=runtime)
 
 
 def test_a_comment_holds_no_keys(tmp_path):
