@@ -13,7 +13,9 @@ SGLANG := build/sglang
 SMOLLM2 := build/smollm2
 AJV := build/ajv/node_modules/ajv
 # Tests start many processes, which need not compile each module again.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist worksteal
+# While some wait, as for a failover of Redis, one process more than there are cores runs others.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' --dist worksteal \
+	-n $$($(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 
 .PHONY: demo serve test test-lowest coverage test-corpus test-clients test-cluster test-engines chaos fuzz fuzz-requests lock release image-steps bench gpu-wheels bench-gpu console-screenshots lint format clean
 .DEFAULT_GOAL := help
