@@ -166,7 +166,7 @@ def test_in_a_real_vocabulary(syntax, qwen):
     grammar, rng = _toolset(syntax, "required", qwen), random.Random(syntax)
     minimum = grammar.closer().minimum()
     early = []
-    for extra in [*range(12), 20, 40, 60, 80]:
+    for extra in (0, 1, 2, 3, 5, 8, 11, 40, 80):
         generation = Generation(grammar, minimum + extra, rng)
         _check(generation, minimum + extra)
         _check_calls(generation.text, grammar)

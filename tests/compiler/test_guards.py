@@ -42,7 +42,7 @@ def output(compiled, extra: int, seed: int) -> Generation:
 def test_outputs_never_repeat_never_get_stuck_and_are_closed_in_time(name, vocabulary):
     schema = GUARDED[name]
     compiled = compile_schema(schema, tokenizer=vocabulary)
-    for seed, extra in enumerate((0, 3, 9, 30, 60)):
+    for seed, extra in enumerate((0, 9, 60)):
         text = output(compiled, extra, seed).text
         value = json.loads(text, object_pairs_hook=without_repeats)
         assert jsonschema_rs.is_valid(schema, value), text

@@ -241,7 +241,7 @@ def test_texts_are_read_as_openai_reads_them(name):
     """OpenAI's documents name the library, which has no templates; ours are the texts that it admits too."""
     llguidance = pytest.importorskip("llguidance")
     tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(ByteTokenizer()))
-    written = set(inputs(linked(GRAMMARS[name]), name, 60))
+    written = set(inputs(linked(GRAMMARS[name]), name, 25))
     assert len(written) > 10
     for text in written:
         matcher = llguidance.LLMatcher(tokenizer, f"%llguidance {{}}\n{GRAMMARS[name]}")
