@@ -68,8 +68,9 @@ async def test_compiled_then_memory_then_store(store):
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-async def test_many_requests_to_two_replicas_compile_each_tool_once(kind, tmp_path, redis_url):  # noqa: F811
-    url = {"sqlite": f"sqlite://{tmp_path}/store.sqlite3", "redis": redis_url}[kind]
+async def test_many_requests_to_two_replicas_compile_each_tool_once(kind, tmp_path, request):
+    is_redis = kind == "redis"
+    url = request.getfixturevalue("redis_url") if is_redis else f"sqlite://{tmp_path}/store.sqlite3"
     stores, compile_pool = [open_store(url) for _ in range(2)], Counting()
     caches = [GrammarCache(store, secret=SECRET, compile_pool=compile_pool) for store in stores]
     tools = [tool(f"f{number}", once={"const": number}) for number in range(5)]

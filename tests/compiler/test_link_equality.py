@@ -19,6 +19,7 @@ from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import ChoiceMode, ToolChoice
 
+VOCABULARIES = ("qwen3", "mistral-v3")
 CHOICES = [
     (ChoiceMode.REQUIRED, True),
     (ChoiceMode.REQUIRED, False),
@@ -26,9 +27,6 @@ CHOICES = [
     (ChoiceMode.AUTO, False),
     (ChoiceMode.NONE, True),
 ]
-
-
-VOCABULARIES = ("qwen3", "mistral-v3")
 
 
 @pytest.fixture(scope="session", params=VOCABULARIES)

@@ -55,24 +55,32 @@ async def test_the_last_value_counts(store):
     assert await store.get("k") is None
 
 
-async def test_a_value_expires(store, other):
+async def test_what_has_a_time_to_live_expires_unless_it_is_written_anew(store, other):
     await store.set("short", b"1", ttl_s=0.5)
     await store.set("long", b"1", ttl_s=60)
     assert await other.get("short") == b"1"
+    for key in ("set anew", "compared anew"):
+        await store.set(key, b"1", ttl_s=0.5)
+    await store.set("set anew", b"2")
+    assert await store.compare_and_set("compared anew", b"1", b"2")
+    assert await store.compare_and_set("compared", None, b"1", 0.5)
+    assert await store.compare_and_set("compared twice", None, b"1", 60)
+    assert await store.compare_and_set("compared twice", b"1", b"2", 0.5)
+    assert await store.increment("counter", 2, ttl_s=0.5) == 2
+    assert await store.increment("counter", 2, ttl_s=60) == 4
+    await store.set("set counter", b"41", ttl_s=0.5)
+    assert await store.increment("set counter") == 42
+    await store.set("kept counter", b"1")
+    assert await store.increment("kept counter", 1, ttl_s=0.5) == 2
+    assert await other.get_many(["compared", "compared twice"]) == [b"1", b"2"]
     await asyncio.sleep(0.6)
-    assert await other.get("short") is None
+    gone = ["short", "compared", "compared twice", "counter", "set counter"]
+    assert await other.get_many(gone) == [None] * len(gone)
+    kept = {"compared anew": b"2", "kept counter": b"2", "long": b"1", "set anew": b"2"}
+    assert sorted(await keys(store, "")) == [*kept]
+    assert await other.get_many([*kept]) == [*kept.values()]
     assert await store.delete("short") is False
-    assert await keys(store, "") == ["long"]
-
-
-async def test_a_new_value_takes_the_expiry_away(store):
-    await store.set("a", b"1", ttl_s=0.5)
-    await store.set("b", b"1", ttl_s=0.5)
-    await store.set("a", b"2")
-    assert await store.compare_and_set("b", b"1", b"2")
-    await asyncio.sleep(0.6)
-    assert await store.get("a") == b"2"
-    assert await store.get("b") == b"2"
+    assert await store.increment("set counter") == 1
 
 
 async def test_scan_yields_the_keys_of_a_prefix_once(store):
@@ -116,17 +124,6 @@ async def test_compare_and_set_writes_only_over_what_was_expected(store, present
     assert await store.get("k") == (value if is_done else present)
 
 
-async def test_a_value_that_was_compared_may_expire(store, other):
-    assert await store.compare_and_set("a", None, b"1", 0.2)
-    assert await store.compare_and_set("b", None, b"1", 60)
-    assert await store.compare_and_set("b", b"1", b"2", 0.2)
-    assert await store.compare_and_set("c", None, b"1", 0.2)
-    assert await store.compare_and_set("c", b"1", b"2")
-    assert await other.get_many(["a", "b", "c"]) == [b"1", b"2", b"2"]
-    await asyncio.sleep(0.4)
-    assert await other.get_many(["a", "b", "c"]) == [None, None, b"2"]
-
-
 async def test_an_expired_value_compares_as_absent(store):
     await store.set("a", b"1", ttl_s=0.03)
     await store.set("b", b"1", ttl_s=0.03)
@@ -154,18 +151,6 @@ async def test_increment_counts_from_zero_and_gives_the_sum(store):
     assert await store.increment("n", 0) == 7
 
 
-async def test_a_counter_that_is_new_may_expire(store):
-    assert await store.increment("n", 2, ttl_s=0.5) == 2
-    assert await store.increment("n", 2, ttl_s=60) == 4
-    await store.set("kept", b"1")
-    assert await store.increment("kept", 1, ttl_s=0.5) == 2
-    await asyncio.sleep(0.6)
-    assert (await store.get("n"), await store.get("kept")) == (None, b"2")
-    await store.set("text", b"text")
-    with pytest.raises(NotACounter):
-        await store.increment("text", ttl_s=1)
-
-
 async def test_increments_of_many_all_count(store, other):
     sums = await asyncio.gather(
         *[connection.increment("n") for _ in range(50) for connection in (store, other)]
@@ -173,19 +158,13 @@ async def test_increments_of_many_all_count(store, other):
     assert sorted(sums) == list(range(1, 101))
 
 
-async def test_an_expired_counter_starts_over(store):
-    await store.set("n", b"41", ttl_s=0.5)
-    assert await store.increment("n") == 42
-    await asyncio.sleep(0.6)
-    assert await store.increment("n") == 1
-
-
 @pytest.mark.parametrize("value", [b"text", b"1.5", b"", b"9223372036854775807", b"99999999999999999999"])
 async def test_what_is_no_counter_is_left_alone(store, value):
     await store.set("n", value)
-    with pytest.raises(NotACounter) as caught:
-        await store.increment("n")
-    assert caught.value.key == "n"
+    for options in ({}, {"ttl_s": 1}):
+        with pytest.raises(NotACounter) as caught:
+            await store.increment("n", **options)
+        assert caught.value.key == "n"
     assert await store.get("n") == value
 
 
