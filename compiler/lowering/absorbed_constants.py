@@ -47,6 +47,16 @@ def _admits(other: object, view: canonical.ObjectView, key: str, value: str) -> 
     if value not in (listed_values(other.properties.get(key)) or ()):
         return False
     return all(
-        name == key or (name in view.properties and view.properties[name] == schema)
+        name == key or (name in view.properties and _contains(schema, view.properties[name]))
         for name, schema in other.properties.items()
     )
+
+
+def _contains(schema: CanonicalSchema, part: CanonicalSchema) -> bool:
+    """Whether a schema certainly admits all values of another one."""
+    if schema == part:
+        return True
+    try:
+        return schema.intersect(part) == part
+    except canonical.CanonicalizationError:
+        return False

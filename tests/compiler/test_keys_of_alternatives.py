@@ -59,6 +59,15 @@ def test_an_alternative_without_keys_of_its_own_has_none(keyword, required, with
         assert not compiled.accepts(text), text
 
 
+def test_an_alternative_that_admits_more_under_the_same_key_has_no_keys_of_the_others():
+    first = alternative({"const": "a"}, ["x", "y"], x={"type": "string"}, y={"type": "integer"})
+    second = alternative({"const": "b"}, x={"type": ["string", "null"]})
+    compiled = compile_schema({"anyOf": [first, second]}, objects="closed")
+    assert compiled.accepts('{"kind": "a", "x": "", "y": 1}')
+    assert compiled.accepts('{"kind": "b", "x": null}')
+    assert not compiled.accepts('{"kind": "b", "x": "", "y": 1}')
+
+
 def test_only_the_alternative_that_admits_undeclared_keys_has_them():
     compiled = compile_schema({"anyOf": [A, {**B, "additionalProperties": True}]}, objects="closed")
     assert compiled.accepts('{"kind": "b", "other": 1}')
