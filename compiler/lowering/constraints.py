@@ -268,7 +268,7 @@ def excluded_by_constants(constraint: ObjectConstraint) -> Callable[[Mapping[str
     constants = {
         key: known
         for key in constraint.required
-        if (known := _constants(_listed(constraint.properties.get(key))))
+        if (known := _constants(listed_values(constraint.properties.get(key))))
     }
 
     def excludes(schema: Mapping[str, Any]) -> bool:
@@ -298,7 +298,7 @@ def _listed_in(source: Any) -> list[Any] | None:
     return source["enum"] if isinstance(source.get("enum"), list) else [source.get("const")]
 
 
-def _listed(value: CanonicalSchema | None) -> list[Any] | None:
+def listed_values(value: CanonicalSchema | None) -> list[Any] | None:
     """The values of a canonical schema; None if it does not list them."""
     match value.view() if value is not None else None:
         case canonical.ConstView(only):
@@ -319,7 +319,7 @@ def _is_listed(value: CanonicalSchema | None, source: Any) -> bool:
             return True
         case canonical.MultiTypeView(types) if set(types) <= {"null", "boolean"}:
             return True
-    values = _listed(value)
+    values = listed_values(value)
     if values is None:
         return False
     return set(map(without_key_order, values)) <= set(map(without_key_order, listed))

@@ -27,6 +27,7 @@ from compiler.grammar.joining import with_joined_rules
 from compiler.grammar.passes import inline_single_uses, prune
 from compiler.guard.ambiguities import Ambiguities
 from compiler.guard.path_state_builder import PathStep
+from compiler.lowering.absorbed_constants import without_absorbed
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import (
     Context,
@@ -273,7 +274,8 @@ class SchemaLowering(Lowering):
         return lower_listed(self, list(filter(context.dependent_keys.admits, values)), context)
 
     def _any_of(self, schemas: Iterable[CanonicalSchema], context: Context) -> Expr | None:
-        objects, others = self._joined_objects(list(schemas), context)
+        alternatives = without_absorbed(list(schemas)) if self.is_closed else list(schemas)
+        objects, others = self._joined_objects(alternatives, context)
         parts: list[Expr | None] = []
         for group in joinable(others):  # a comprehension would take a frame of each level of nesting
             parts += self._alternatives(group, context)

@@ -35,6 +35,39 @@ def test_an_object_has_no_keys_of_another_alternative(schema):
     assert [value for value in FOREIGN if compiled.accepts(json.dumps(value))] == []
 
 
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+@pytest.mark.parametrize("required", [[], ["x"]])
+@pytest.mark.parametrize("with_references", [False, True])
+def test_an_alternative_without_keys_of_its_own_has_none(keyword, required, with_references):
+    """Canonicalization adds its constant to the others, since it would admit their keys, too."""
+    parts = {
+        "click": alternative({"const": "click"}, required, x={"type": "integer"}),
+        "type": alternative({"const": "type"}, text={"type": "string"}),
+        "wait": alternative({"enum": ["wait", "stop"]}),
+    }
+    alternatives = [{"$ref": f"#/$defs/{name}"} for name in parts] if with_references else [*parts.values()]
+    schema = {"$defs": parts if with_references else {}, "type": "object", keyword: alternatives}
+    compiled = compile_schema(schema, objects="closed")
+    for text in (
+        '{"kind": "wait"}',
+        '{"kind": "stop"}',
+        '{"kind": "click", "x": 1}',
+        '{"kind": "type", "text": ""}',
+    ):
+        assert compiled.accepts(text), text
+    for text in ('{"kind": "wait", "x": 1}', '{"kind": "stop", "text": ""}', '{"kind": "type", "x": 1}'):
+        assert not compiled.accepts(text), text
+
+
+def test_an_alternative_that_admits_more_under_the_same_key_has_no_keys_of_the_others():
+    first = alternative({"const": "a"}, ["x", "y"], x={"type": "string"}, y={"type": "integer"})
+    second = alternative({"const": "b"}, x={"type": ["string", "null"]})
+    compiled = compile_schema({"anyOf": [first, second]}, objects="closed")
+    assert compiled.accepts('{"kind": "a", "x": "", "y": 1}')
+    assert compiled.accepts('{"kind": "b", "x": null}')
+    assert not compiled.accepts('{"kind": "b", "x": "", "y": 1}')
+
+
 def test_only_the_alternative_that_admits_undeclared_keys_has_them():
     compiled = compile_schema({"anyOf": [A, {**B, "additionalProperties": True}]}, objects="closed")
     assert compiled.accepts('{"kind": "b", "other": 1}')

@@ -165,6 +165,8 @@ def test_an_unknown_draft_is_refused_without_looking_it_up(draft):
         ({"properties": {"a": {"required": True}}}, "list the names"),
         ({"properties": {"a": {"items": [{}], "$dynamicRef": "#"}}}, "prefixItems"),
         ({"properties": {"a": {"exclusiveMaximum": True}}}, "draft-04"),
+        (True, "for a tool without arguments"),
+        ('{"type": "object"}', "not as JSON text"),
     ],
 )
 def test_common_mistakes_get_a_way_out(schema, suggestion):

@@ -67,9 +67,10 @@ def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
         return (flaw,)
     if not isinstance(schema, dict):
         message = f"the parameters of a tool are an object schema, not {type_name(schema)}"
-        return (
-            Flaw((), "", message, 'for a tool without arguments write {"type": "object", "properties": {}}'),
-        )
+        suggestion = 'for a tool without arguments write {"type": "object", "properties": {}}'
+        if isinstance(schema, str):
+            suggestion = "send the schema as an object, not as JSON text"
+        return (Flaw((), "", message, suggestion),)
     if flaw := _draft_flaw(schema):
         return (flaw,)
     flaws = tuple(_metaschema_flaws(schema, limits.num_faults_per_tool, dialect_of(schema)))
