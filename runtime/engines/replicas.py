@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from runtime.engines.client import EngineClient, ServedModel
 from runtime.errors import (
@@ -112,6 +113,9 @@ class Replica:
         self._is_untried = True
         self._settings = settings
         self._running: set[StallClock] = set()
+        self._num_requests = 0
+        self._last_begun = 0
+        """The number of the last request that has begun to come."""
         self._num_failures = 0
         self._failing: set[str] = set()
         """The clients whose requests have failed since the last success."""
@@ -141,8 +145,10 @@ class Replica:
             EngineBroke: no tokens came for too long, or the replica was found dead.
             EngineFull: the block raised it; the replica is kept while it writes for others.
         """
+        self._num_requests += 1
+        number = self._num_requests
         scope = asyncio.timeout(self._settings.stall_s)
-        stall_clock = StallClock(scope, self._settings.stall_s, self._note_tokens)
+        stall_clock = StallClock(scope, self._settings.stall_s, partial(self._note_tokens, number))
         try:
             async with scope:
                 self._running.add(stall_clock)
@@ -154,7 +160,11 @@ class Replica:
             if not scope.expired():
                 raise
             stalled = EngineBroke(self.client.name, "stopped answering")
-            self._found_no_room(stalled, client_id)
+            if self._last_begun >= number:  # it had room, or has had some for one that came later
+                self.failed(stalled, client_id)
+                self.suspect()
+            else:
+                self._found_no_room(stalled, client_id)
             raise stalled from error
         except EngineFull as error:
             self._found_no_room(error, client_id)
@@ -205,8 +215,10 @@ class Replica:
             self._is_canary_due = True
             self._is_due.set()
 
-    def _note_tokens(self) -> None:
+    def _note_tokens(self, number: int) -> None:
+        """Tokens came for the request of a number."""
         self._tokens_at = time.monotonic()
+        self._last_begun = max(self._last_begun, number)
 
     def _writes_since(self, since: float) -> bool:
         """Whether tokens came for clients after a time of the monotonic clock: then the engine works."""
