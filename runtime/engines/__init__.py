@@ -3,7 +3,8 @@
 In the gateway:
 
     remote               the runtime of a model that external engines run
-    replicas             chooses among the engines of a model, and watches them
+    replicas             chooses among the engines of a model
+    replica              one of them: whether it takes requests, watched by the canary
     canary               shows that an engine's masks are in force
     engine_kinds         the kinds of engines, one row each
     client               what the clients of all engines share: HTTP to one server

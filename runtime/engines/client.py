@@ -349,6 +349,18 @@ def _retry_after_s(headers: Mapping[str, str]) -> float:
     return float(min(max(1, int(told)), MAX_RETRY_AFTER_S)) if re.fullmatch(r"\d{1,9}", told) else 1.0
 
 
+def streamed_fault(name: str, reason: str, code: int | None) -> EngineBroke | EngineRefused:
+    """The error that an engine tells inside a stream: the request was bad, or had no room, or it broke off.
+
+    A grammar that an engine could not load is no bad request: it may be published again.
+    """
+    if code in FULL:
+        return EngineFull(name, f"has no room for the request: {reason}")
+    if code == httpx.codes.BAD_REQUEST and "grammar" not in reason.lower():
+        return EngineRefused(name, f"refuses the request: {reason}")
+    return EngineBroke(name, f"broke off: {reason}")
+
+
 def error_code(error: Any) -> int | None:
     """The status in an engine's error; None if it has none."""
     return error.get("code") if isinstance(error, dict) else None

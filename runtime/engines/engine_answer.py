@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runtime.engines.client import EngineChunk
-from runtime.engines.replicas import Replica, StallClock
+from runtime.engines.replica import Replica, StallClock
 from runtime.engines.sent_grammars import PluginWatch
 from runtime.errors import EngineBroke, PluginMissing
 from runtime.written_token import SampledToken

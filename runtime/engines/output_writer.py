@@ -27,7 +27,8 @@ from runtime.engines.client import EngineChunk
 from runtime.engines.completion_request import CompletionRequest, CompletionRequestBuilder
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified, read_num_cached
 from runtime.engines.engine_answer import EngineAnswer
-from runtime.engines.replicas import Replica, Replicas
+from runtime.engines.replica import Replica
+from runtime.engines.replicas import Replicas
 from runtime.engines.sent_grammars import SentGrammars
 from runtime.engines.tries import RequestRoom, Tries
 from runtime.engines.verified_output import VerifiedOutput

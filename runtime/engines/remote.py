@@ -22,7 +22,8 @@ from runtime.engines.delivery import END_TIMEOUT_S
 from runtime.engines.inline_grammars import InlineGrammars
 from runtime.engines.output_writer import OutputWriter
 from runtime.engines.published_grammars import PublishedGrammars
-from runtime.engines.replicas import Replicas, WatchSettings
+from runtime.engines.replica import WatchSettings
+from runtime.engines.replicas import Replicas
 from runtime.engines.sent_grammars import (
     GrammarParts,
     MarkedGrammars,

@@ -10,12 +10,10 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
 
-import httpx
 import msgspec
 from msgspec import Meta
 
 from runtime.engines.client import (
-    FULL,
     MAX_ALTERNATIVES,
     MAX_TOKENS,
     NO_HEADERS,
@@ -25,10 +23,11 @@ from runtime.engines.client import (
     engine_message,
     error_code,
     join_chunks,
+    streamed_fault,
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.event_stream import EventLimits, read_in_turn
-from runtime.errors import EngineBroke, EngineFull, EngineRefused
+from runtime.errors import EngineRefused
 from runtime.written_token import SampledToken
 from toolspecs.resolved_types import resolved
 
@@ -139,7 +138,7 @@ class SglangClient(HttpEngineClient):
         for data in received:
             event = msgspec.json.decode(data, type=resolved(_Event))
             if event.error is not None:
-                raise self._fault(engine_message(event.error), error_code(event.error))
+                raise streamed_fault(self.name, engine_message(event.error), error_code(event.error))
             is_repeated = len(event.output_ids) > event.meta_info.completion_tokens - num_seen
             if is_repeated and event.meta_info.output_token_logprobs:
                 raise EngineRefused(self.name, _REPEATS)
@@ -151,16 +150,8 @@ class SglangClient(HttpEngineClient):
 
     def _finish_reason(self, finish: _Finish | None) -> str | None:
         if finish is not None and finish.type == "abort":
-            raise self._fault(engine_message(finish.message), finish.status_code)
+            raise streamed_fault(self.name, engine_message(finish.message), finish.status_code)
         return None if finish is None else finish.type
-
-    def _fault(self, reason: str, code: int | None) -> EngineBroke | EngineRefused:
-        """The error of an aborted request: it was bad, had no room, or its grammar could not be loaded."""
-        if code in FULL:
-            return EngineFull(self.name, f"has no room for the request: {reason}")
-        if code == httpx.codes.BAD_REQUEST and "grammar" not in reason.lower():
-            return EngineRefused(self.name, f"refuses the request: {reason}")
-        return EngineBroke(self.name, f"broke off: {reason}")
 
 
 def _new_tokens(event: _Event, num_seen: int) -> tuple[SampledToken, ...]:

@@ -7,7 +7,7 @@ once that one is not refused any more. Clients that wait take turns, too, howeve
 
 import asyncio
 
-from runtime.engines.replicas import Replica
+from runtime.engines.replica import Replica
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import EngineBroke, EngineFull
 from toolspecs.fairness.fair_turns import FairTurns

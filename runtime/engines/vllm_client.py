@@ -19,7 +19,6 @@ from msgspec import Meta
 
 from compiler.vocabulary import Vocabulary
 from runtime.engines.client import (
-    FULL,
     MAX_ALTERNATIVES,
     MAX_TOKENS,
     NO_HEADERS,
@@ -30,10 +29,11 @@ from runtime.engines.client import (
     engine_message,
     error_code,
     join_chunks,
+    streamed_fault,
 )
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.event_stream import EventLimits, read_in_turn
-from runtime.errors import EngineBroke, EngineFull, EngineRefused, RequestRefused
+from runtime.errors import EngineRefused, RequestRefused
 from runtime.written_token import SampledToken
 from toolspecs.resolved_types import resolved
 
@@ -159,9 +159,7 @@ class VllmClient(HttpEngineClient):
     def _chunk(self, data: bytes) -> EngineChunk:
         event = msgspec.json.decode(data, type=resolved(_Event))
         if event.error is not None:
-            if error_code(event.error) in FULL:
-                raise EngineFull(self.name, f"has no room for the request: {engine_message(event.error)}")
-            raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
+            raise streamed_fault(self.name, engine_message(event.error), error_code(event.error))
         if not event.choices:
             details = event.usage.prompt_tokens_details if event.usage else None
             num_cached = details.cached_tokens if details else None

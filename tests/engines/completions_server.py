@@ -207,15 +207,13 @@ class StandIn(EngineStandIn):
         if self.status != 200:
             error = {"error": {"message": "told to fail", "code": self.status}}
             if self.status == 503:  # where a vLLM has no room for a request, it says so in the stream
-                await send(head("text/event-stream"))
-                await event(send, error)
-                await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+                await refuse_in_stream(send, error)
             else:
                 await answer(send, error, self.status, retry_after=self.retry_after)
             return
         if self.speculates and (body.get("logit_bias") or (body["min_p"] and body["temperature"])):
             message = "The min_p and logit_bias sampling parameters are not yet supported with speculative decoding."
-            await answer(send, {"error": {"message": message, "code": 400}}, 400)
+            await refuse_in_stream(send, {"error": {"message": message, "code": 400}})
             return
         try:
             tokens = await asyncio.to_thread(self.tokens, body)
@@ -392,6 +390,12 @@ async def answer(send, content, status=200, *, retry_after=""):
     body = content if isinstance(content, str) else json.dumps(content)
     await send(head("application/json", status, retry_after))
     await send({"type": "http.response.body", "body": body.encode()})
+
+
+async def refuse_in_stream(send, error):
+    await send(head("text/event-stream"))
+    await event(send, error)
+    await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
 
 
 async def event(send, content):

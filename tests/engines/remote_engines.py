@@ -16,7 +16,7 @@ from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.engine_kinds import ENGINE_KINDS
 from runtime.engines.llama_client import LlamaClient
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
-from runtime.engines.replicas import WatchSettings
+from runtime.engines.replica import WatchSettings
 from runtime.engines.vllm_client import VllmClient
 from runtime.events import Finished, PromptRendered
 from runtime.models.random_model import RandomModelSettings, ensure_random_model

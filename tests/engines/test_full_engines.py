@@ -1,8 +1,9 @@
 """Engines that are full stay in use, whether requests wait in their queue or are refused for want of room."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
 import pytest
 from completions_server import StandIn, answer, is_canary
@@ -117,6 +118,44 @@ async def test_requests_that_wait_for_long_in_a_full_engine_leave_it_in_use(text
         assert (engine.circuit, engine.num_failed) == ("closed", 4)
         while (await remote.runtime.health()).is_ready:
             await waiting_is_given_up()
+
+
+@dataclass
+class PartlyHung(FullStandIn):
+    """While it `is_full`, what must wait hangs after `num_written` tokens."""
+
+    num_written: int = 0
+
+    async def complete(self, body, receive, send):
+        await StandIn.complete(self, body, receive, send)
+
+    def sampled(self, body, matcher, num_before):
+        tokens = super().sampled(body, matcher, num_before)
+        hangs = self.is_full and self.must_wait(body)
+        return chain(islice(tokens, self.num_written), [("stall", None)]) if hangs else tokens
+
+
+@pytest.mark.parametrize("num_written", [0, 2])
+async def test_an_engine_of_which_a_part_hangs_is_not_taken_for_full(text, short_canary, num_written):
+    """Others of its workers go on writing, so that nothing opened its circuit, and each of these answers stalled."""
+    stand_in = PartlyHung(text, end_bias=-50, num_written=num_written)
+    impatient = replace(SETTINGS, watch=replace(WATCH, stall_s=1, probe_s=1))
+    async with remote_over(text, stand_in, settings=impatient) as remote:
+        stand_in.is_full = True
+
+        async def answers(max_tokens):
+            while True:
+                with suppress(EngineFault):
+                    await events_of(remote, remote.request(max_tokens=max_tokens))
+
+        clients = [asyncio.create_task(answers(max_tokens)) for max_tokens in (FEW, 2 * FEW)]
+        health = await remote.settled(lambda health: not health.is_ready)
+        assert "did not finish the canary" in health.reason
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+        stand_in.is_full = False
+        await remote.ready()
 
 
 async def test_a_full_engine_that_dies_is_noticed_before_its_canary_ends(text):

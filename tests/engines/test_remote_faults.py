@@ -25,7 +25,7 @@ from runtime.engines.canary import Canary
 from runtime.engines.client import ServedModel
 from runtime.engines.published_grammars import PublishedGrammars
 from runtime.engines.remote import RemoteSettings, _Answer
-from runtime.engines.replicas import WatchSettings
+from runtime.engines.replica import WatchSettings
 from runtime.engines.sent_grammars import MarkedGrammars
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (

@@ -28,7 +28,7 @@ async def test_what_was_in_the_cache_is_known_without_waiting_for_the_end(text):
 
 @pytest.mark.parametrize(
     ("sizes", "context_length"),
-    [({"context_length": 200}, 194), ({"context_length": 200, "num_cache_tokens": 150}, 144)],
+    [({"context_length": 200}, 194), ({"context_length": 300, "num_cache_tokens": 250}, 244)],
 )
 async def test_an_answer_has_the_room_that_sglang_has_and_no_more(text, sizes, context_length):
     """SGLang refuses prompts that fill all but the last tokens of its context or of its KV cache."""

@@ -25,7 +25,7 @@ from runtime.engines.client import EngineAddress
 from runtime.engines.engine_kinds import ENGINE_KINDS, EngineKind
 from runtime.engines.grammar_loader import GrammarLoader
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
-from runtime.engines.replicas import WatchSettings
+from runtime.engines.replica import WatchSettings
 from runtime.loading import LoadedModel
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.selection import DRAFT, Selection

@@ -23,7 +23,7 @@ from runtime.engines.client import (
 )
 from runtime.engines.delivery import ChoiceDelivery
 from runtime.engines.event_stream import EventLimits, event_data
-from runtime.engines.replicas import _served
+from runtime.engines.replica import _served
 from runtime.engines.request_mark import PLUGIN_MISSING
 from runtime.engines.sent_grammars import PluginWatch
 from runtime.engines.vllm_client import VllmClient

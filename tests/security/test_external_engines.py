@@ -23,7 +23,7 @@ from runtime.engines.client import (
 from runtime.engines.completion_request import conversation_head
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified
 from runtime.engines.published_grammars import PublishedGrammars
-from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
+from runtime.engines.replica import MAX_FAILURES, Replica, WatchSettings
 from runtime.engines.verified_output import Verification, VerifiedOutput
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import (
