@@ -229,14 +229,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     def flatten_mapping(self, node: Any) -> None:
         """Merge what `<<` names: a mapping's own members win, then those of the mapping that is named first.
 
-        PyYAML 6.0.4 lets the last one win. With aliases, a short text can merge very many members: they are
-        counted.
+        PyYAML 6.0.4 lets the last one win. With aliases, a short text can merge very many members: they and
+        their mappings are counted.
         """
         members, node.value = node.value, []  # a mapping that merges itself has nothing to merge yet
         merged: dict[Any, tuple[Any, Any]] = {}
         for mapping in _merged_mappings(members):
             self.flatten_mapping(mapping)
-            self._num_left -= len(mapping.value)
+            self._num_left -= 1 + len(mapping.value)
             if self._num_left < 0:
                 raise yaml.constructor.ConstructorError(None, None, "too much is merged", node.start_mark)
             for key, value in mapping.value:
