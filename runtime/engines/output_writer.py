@@ -194,10 +194,10 @@ class OutputWriter:
         """
         assert replica.model is not None, "a replica that takes requests has passed the canary"
         request = output.request
+        tries.begin()
         make = partial(self._completion_request, replica.model.model_id, output)
         completion_request = await self._in_thread(output, make)
         request.times.note_begun()
-        tries.begin()
         answer = EngineAnswer(replica, self._grammars.watch() if request.recipe is not None else None)
         async with (
             replica.request(request.client_id) as stall_clock,

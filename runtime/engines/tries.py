@@ -53,7 +53,8 @@ class Tries:
         self._left_s = MAX_WAIT_S
 
     def begin(self) -> None:
-        """An engine is asked."""
+        """An engine is to be asked. Another output may ask soon, also if this one takes long to do so."""
+        self._keep_turn()
         if self._has_turn:
             self._passing = asyncio.get_running_loop().call_later(REFUSAL_S, self.end_turn)
 
@@ -64,9 +65,12 @@ class Tries:
 
     def add(self, replica: Replica, fault: EngineBroke) -> None:
         """Note how a replica failed; raises the fault if too many have broken off."""
-        self._keep_turn()
         self.failed[replica] = fault
-        self._num_broken += not isinstance(fault, EngineFull)
+        if isinstance(fault, EngineFull):
+            self._keep_turn()
+            return
+        self.end_turn()
+        self._num_broken += 1
         if self._num_broken >= MAX_TRIES:
             raise fault
 

@@ -1,6 +1,7 @@
 """Engines that are full stay in use, whether requests wait in their queue or are refused for want of room."""
 
 import asyncio
+import threading
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -24,6 +25,7 @@ from remote_engines import (
 )
 
 from runtime.engines.client import EngineAddress
+from runtime.engines.completion_request import CompletionRequestBuilder
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineFault, EngineFull, NoEngine
 from runtime.events import TextDelta
@@ -315,6 +317,32 @@ async def test_answers_that_wait_for_room_take_turns_and_so_do_their_clients(tex
         heavy, *_, last = stand_in.admitted
         assert [salt == heavy for salt in stand_in.admitted] == [True, True, False, True]
         assert last == heavy
+
+
+async def test_who_prepares_its_request_does_not_keep_others_from_asking(text, monkeypatch):
+    """That needs a thread, for which an answer may have to wait behind slow grammars of its own client."""
+    goes_on, build = threading.Event(), CompletionRequestBuilder.build
+
+    def built(self, model_id, output, grammar):
+        if not stand_in.is_full and output.request.client_id == "heavy":
+            goes_on.wait()
+        return build(self, model_id, output, grammar)
+
+    monkeypatch.setattr(CompletionRequestBuilder, "build", built)
+    stand_in = ClosedBehindHeaders(text)
+    async with remote_over(text, stand_in) as remote:
+        lookup = await remote.grammar(parallel=False)
+        stand_in.bodies.clear()
+        waiting = {}
+        for num_waiting, client_id in enumerate(("heavy", "light"), start=1):
+            request = remote.request(lookup, temperature=0.0, client_id=client_id)
+            waiting[client_id] = asyncio.create_task(answer_of(remote, request))
+            await until(lambda num=num_waiting: stand_in.num_refused >= num)
+        stand_in.is_full = False
+        done, _ = await asyncio.wait(waiting.values(), timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        goes_on.set()
+        assert done == {waiting["light"]}
+        await waiting["heavy"]
 
 
 @dataclass
