@@ -80,9 +80,10 @@ class Tries:
         Raises:
             EngineFull: it must not wait, so that its client can try again; or it has waited too long.
         """
-        fault = self.failed.get(replica)
-        if not isinstance(fault, EngineFull):
+        if not isinstance(self.failed.get(replica), EngineFull):
             return False
+        full = [error for error in self.failed.values() if isinstance(error, EngineFull)]
+        fault = min(full, key=lambda error: error.retry_after_s)
         if self._left_s <= 0 or not self._room.may_wait(self._output.choice):
             raise fault
         now = asyncio.get_running_loop().time
@@ -94,7 +95,7 @@ class Tries:
             raise fault from None
         finally:
             self._left_s -= now() - begun_at
-        self.failed = {one: error for one, error in self.failed.items() if not isinstance(error, EngineFull)}
+        self.failed = {one: error for one, error in self.failed.items() if error not in full}
         return True
 
     def end_turn(self) -> None:
@@ -105,7 +106,7 @@ class Tries:
             self._turns.pass_on()
 
     async def _wait(self, retry_after_s: float) -> None:
-        """Wait for the turn or, if no other output has it, for as long as the engine says."""
+        """Wait for the turn or, if no other output has it, for as long as an engine says."""
         is_next = self._has_turn or not self._turns.is_taken
         if not self._has_turn:
             await self._turns.take(self._output.request.client_id)

@@ -346,6 +346,34 @@ async def test_who_prepares_its_request_does_not_keep_others_from_asking(text, m
 
 
 @dataclass
+class LimitsTheFirst(StockStandIn):
+    """The engine that is asked first has room for one request only, and the other one refuses one."""
+
+    asked: list = field(default_factory=list)
+
+    async def complete(self, body, receive, send):
+        self.status = 200
+        if not is_canary(body):
+            is_first = not self.asked
+            self.asked.append(self)
+            has_room = is_first if self.asked[0] is self else self.asked.count(self) > 1
+            self.status, self.retry_after = (200 if has_room else 429), "30" if self.asked[0] is self else "1"
+        await super().complete(body, receive, send)
+
+
+async def test_an_answer_waits_for_the_engine_that_may_be_asked_first(text):
+    """It waited for as long as the engine said that it would have chosen, although another one had room."""
+    asked = []
+    stand_ins = [LimitsTheFirst(text, asked=asked) for _ in range(2)]
+    async with remote_over(text, *stand_ins) as remote:
+        await remote.all_ready()
+        request = remote.request(await remote.grammar(parallel=False), temperature=0.0)
+        async with asyncio.timeout(10):
+            calls, _ = await answer_of(remote, request)
+        assert len(calls) == 1
+
+
+@dataclass
 class RoomForOne(StandIn):
     """It has room for one request at a time."""
 
