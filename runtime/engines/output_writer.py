@@ -86,7 +86,7 @@ class OutputWriter:
         Their events go to the queue, and so does an error that ends one. `affinity` chooses the replica. At
         `ends_at`, a time of the event loop's clock, they end with DeadlineExceeded.
         """
-        room = RequestRoom(len(outputs))
+        room = RequestRoom(outputs[0].request)
         return tuple(
             asyncio.create_task(
                 self._write(output, affinity, queue, ends_at, Tries(output, room, self._room_turns))
@@ -207,7 +207,7 @@ class OutputWriter:
                 tokens = answer.read(chunk, stall_clock)
                 if chunk.tokens:
                     request.times.note_token()
-                    tries.found_room()
+                    tries.end_turn()
                 if chunk.num_cached is not None:
                     delivery.note_cached(chunk.num_cached, output)
                 with stall_clock.stopped():

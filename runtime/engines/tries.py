@@ -1,6 +1,6 @@
 """The engines that failed one output, and how the output waits for room if all engines are full.
 
-An output waits only if its client has a part of the answer already, or another choice of it may still begin.
+An output waits only if a part or a draft of the answer is written, or another choice of it may still begin.
 Otherwise the client is told to try again. Outputs that wait take turns: one of them asks, and the next one
 once that one is not refused any more. Clients that wait take turns, too, however many outputs each has.
 """
@@ -10,6 +10,7 @@ import asyncio
 from runtime.engines.replica import Replica
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import EngineBroke, EngineFull
+from runtime.request import GenerationRequest
 from toolspecs.fairness.fair_turns import FairTurns
 
 MAX_TRIES = 2
@@ -23,19 +24,17 @@ REFUSAL_S = 0.5
 class RequestRoom:
     """Whether engines have had room for the choices of one request, which share this."""
 
-    def __init__(self, num_choices: int) -> None:
-        self._num_choices = num_choices
+    def __init__(self, request: GenerationRequest) -> None:
+        self._request = request
         self._refused: set[int] = set()
-        self._has_begun = False
-
-    def found(self) -> None:
-        """An engine has begun to write a choice."""
-        self._has_begun = True
 
     def may_wait(self, choice: int) -> bool:
-        """Whether a choice waits for the room that it was refused: another has begun, or may still do so."""
+        """Whether a choice waits for the room that it was refused: another has begun, or may still do so.
+
+        An earlier draft of the answer counts as well.
+        """
         self._refused.add(choice)
-        return self._has_begun or len(self._refused) < self._num_choices
+        return self._request.times.decode_ns is not None or len(self._refused) < self._request.num_choices
 
 
 class Tries:
@@ -57,11 +56,6 @@ class Tries:
         self._keep_turn()
         if self._has_turn:
             self._passing = asyncio.get_running_loop().call_later(REFUSAL_S, self.end_turn)
-
-    def found_room(self) -> None:
-        """Tokens came."""
-        self._room.found()
-        self.end_turn()
 
     def add(self, replica: Replica, fault: EngineBroke) -> None:
         """Note how a replica failed; raises the fault if too many have broken off."""
@@ -99,7 +93,7 @@ class Tries:
         return True
 
     def end_turn(self) -> None:
-        """Let the next output that waits ask."""
+        """Let the next output that waits ask: tokens came for this one, or it asks no more."""
         self._keep_turn()
         if self._has_turn:
             self._has_turn = False

@@ -29,6 +29,7 @@ from runtime.engines.completion_request import CompletionRequestBuilder
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineFault, EngineFull, NoEngine
 from runtime.events import TextDelta
+from runtime.selection import DRAFT
 
 FEW = 5
 
@@ -276,6 +277,29 @@ async def test_an_answer_that_has_begun_waits_for_room(text, monkeypatch):
         monkeypatch.setattr("runtime.engines.tries.MAX_WAIT_S", 1.0)
         with pytest.raises(EngineFull):
             await answer_of(remote, remote.request(lookup, temperature=0.0))
+
+
+@dataclass
+class FullForGrammars(StandIn):
+    """It refuses `num_refusals` requests with a grammar."""
+
+    num_refusals: int = 0
+
+    async def complete(self, body, receive, send):
+        self.status = 503 if self.grammar_in(body) and self.num_refusals > 0 else 200
+        self.num_refusals -= self.status != 200
+        await super().complete(body, receive, send)
+
+
+async def test_an_answer_waits_for_room_behind_its_drafts(text):
+    """Each draft is a request of its own. One that found no room ended the answer, whatever others had cost."""
+    stand_in = FullForGrammars(text)
+    async with remote_over(text, stand_in) as remote:
+        request = remote.request(await remote.grammar(), temperature=0.0, selection=DRAFT, num_choices=2)
+        stand_in.num_refusals = 3
+        ends = assert_valid(await events_of(remote, request), request)
+        assert [end.stats.selection.num_draws for end in ends] == [2, 2]
+        assert stand_in.num_refusals == 0
 
 
 @dataclass
