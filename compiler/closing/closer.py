@@ -204,11 +204,15 @@ class Closer:
 
         A thread should also follow the output into a tool whose grammar is not compiled yet.
         """
-        if self._here.position.must_compile(self._tokens[token_id]):
+        if self.must_compile(token_id):
             return None
         budget = SearchBudget(_ATTEMPTS_ON_LOOP, _BYTES_ON_LOOP, _GUARDED_BYTES_ON_LOOP)
         is_admitted = self._admits(token_id, remaining, budget)
         return None if not is_admitted and budget.has_given_up else is_admitted
+
+    def must_compile(self, token_id: int) -> bool:
+        """Whether a token leads to one tool only, whose grammar is not compiled yet."""
+        return self._here.position.must_compile(self._tokens[token_id])
 
     def _admits(self, token_id: int, remaining: int, budget: SearchBudget) -> bool:
         if token_id in self._stop_ids:

@@ -40,8 +40,8 @@ from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LETTERS = (b"a", b"e", b"A", b"x")
 """The letter of prompts and of requests without a grammar: the first that is a token."""
-MAX_TOKENS = 400
-"""More than any call takes, also if each character of its strings is four tokens."""
+MAX_TOKENS = 1_024
+"""More than any call takes, also if each character of its strings is written as two escapes, byte by byte."""
 NUM_UNMASKED = 5
 TIMEOUT_S = 120.0
 """The canary may take as long as a client's request waits for a token (`WatchSettings.stall_s`)."""
@@ -180,7 +180,7 @@ class Canary:
         self._not_aborted.discard(client.name)
         if num_running != 0:
             return
-        async with aclosing(self._chunks(client, model, MAX_TOKENS * 3, None)) as chunks:
+        async with aclosing(self._chunks(client, model, MAX_TOKENS, None)) as chunks:
             await anext(chunks, None)
         for _ in range(NUM_LOOKS):
             if not await client.num_running():

@@ -74,6 +74,10 @@ class GrammarPosition:
             return False
         return self.closer.admits_at_once(token_id, remaining) is None
 
+    def must_compile(self, token_id: int) -> bool:
+        """Whether a tool's grammar must be compiled to follow the output to a token; only a closer tells."""
+        return self.closer is not None and self.has(token_id) and self.closer.must_compile(token_id)
+
     def exceeds_budget(self, token_id: int, remaining: int) -> bool:
         """Whether the closer rejects a token that the grammar allows."""
         if self.matcher is None or self.admits(token_id, remaining):

@@ -86,7 +86,7 @@ class OutputWriter:
         Their events go to the queue, and so does an error that ends one. `affinity` chooses the replica. At
         `ends_at`, a time of the event loop's clock, they end with DeadlineExceeded.
         """
-        room = RequestRoom(len(outputs))
+        room = RequestRoom(outputs[0].request)
         return tuple(
             asyncio.create_task(
                 self._write(output, affinity, queue, ends_at, Tries(output, room, self._room_turns))
@@ -194,10 +194,10 @@ class OutputWriter:
         """
         assert replica.model is not None, "a replica that takes requests has passed the canary"
         request = output.request
+        tries.begin()
         make = partial(self._completion_request, replica.model.model_id, output)
         completion_request = await self._in_thread(output, make)
         request.times.note_begun()
-        tries.begin()
         answer = EngineAnswer(replica, self._grammars.watch() if request.recipe is not None else None)
         async with (
             replica.request(request.client_id) as stall_clock,
@@ -207,7 +207,7 @@ class OutputWriter:
                 tokens = answer.read(chunk, stall_clock)
                 if chunk.tokens:
                     request.times.note_token()
-                    tries.found_room()
+                    tries.end_turn()
                 if chunk.num_cached is not None:
                     delivery.note_cached(chunk.num_cached, output)
                 with stall_clock.stopped():

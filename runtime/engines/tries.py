@@ -1,6 +1,6 @@
 """The engines that failed one output, and how the output waits for room if all engines are full.
 
-An output waits only if its client has a part of the answer already, or another choice of it may still begin.
+An output waits only if a part or a draft of the answer is written, or another choice of it may still begin.
 Otherwise the client is told to try again. Outputs that wait take turns: one of them asks, and the next one
 once that one is not refused any more. Clients that wait take turns, too, however many outputs each has.
 """
@@ -10,6 +10,7 @@ import asyncio
 from runtime.engines.replica import Replica
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import EngineBroke, EngineFull
+from runtime.request import GenerationRequest
 from toolspecs.fairness.fair_turns import FairTurns
 
 MAX_TRIES = 2
@@ -23,19 +24,17 @@ REFUSAL_S = 0.5
 class RequestRoom:
     """Whether engines have had room for the choices of one request, which share this."""
 
-    def __init__(self, num_choices: int) -> None:
-        self._num_choices = num_choices
+    def __init__(self, request: GenerationRequest) -> None:
+        self._request = request
         self._refused: set[int] = set()
-        self._has_begun = False
-
-    def found(self) -> None:
-        """An engine has begun to write a choice."""
-        self._has_begun = True
 
     def may_wait(self, choice: int) -> bool:
-        """Whether a choice waits for the room that it was refused: another has begun, or may still do so."""
+        """Whether a choice waits for the room that it was refused: another has begun, or may still do so.
+
+        An earlier draft of the answer counts as well.
+        """
         self._refused.add(choice)
-        return self._has_begun or len(self._refused) < self._num_choices
+        return self._request.times.decode_ns is not None or len(self._refused) < self._request.num_choices
 
 
 class Tries:
@@ -53,20 +52,19 @@ class Tries:
         self._left_s = MAX_WAIT_S
 
     def begin(self) -> None:
-        """An engine is asked."""
+        """An engine is to be asked. Another output may ask soon, also if this one takes long to do so."""
+        self._keep_turn()
         if self._has_turn:
             self._passing = asyncio.get_running_loop().call_later(REFUSAL_S, self.end_turn)
 
-    def found_room(self) -> None:
-        """Tokens came."""
-        self._room.found()
-        self.end_turn()
-
     def add(self, replica: Replica, fault: EngineBroke) -> None:
         """Note how a replica failed; raises the fault if too many have broken off."""
-        self._keep_turn()
         self.failed[replica] = fault
-        self._num_broken += not isinstance(fault, EngineFull)
+        if isinstance(fault, EngineFull):
+            self._keep_turn()
+            return
+        self.end_turn()
+        self._num_broken += 1
         if self._num_broken >= MAX_TRIES:
             raise fault
 
@@ -76,9 +74,10 @@ class Tries:
         Raises:
             EngineFull: it must not wait, so that its client can try again; or it has waited too long.
         """
-        fault = self.failed.get(replica)
-        if not isinstance(fault, EngineFull):
+        if not isinstance(self.failed.get(replica), EngineFull):
             return False
+        full = [error for error in self.failed.values() if isinstance(error, EngineFull)]
+        fault = min(full, key=lambda error: error.retry_after_s)
         if self._left_s <= 0 or not self._room.may_wait(self._output.choice):
             raise fault
         now = asyncio.get_running_loop().time
@@ -90,18 +89,18 @@ class Tries:
             raise fault from None
         finally:
             self._left_s -= now() - begun_at
-        self.failed = {one: error for one, error in self.failed.items() if not isinstance(error, EngineFull)}
+        self.failed = {one: error for one, error in self.failed.items() if error not in full}
         return True
 
     def end_turn(self) -> None:
-        """Let the next output that waits ask."""
+        """Let the next output that waits ask: tokens came for this one, or it asks no more."""
         self._keep_turn()
         if self._has_turn:
             self._has_turn = False
             self._turns.pass_on()
 
     async def _wait(self, retry_after_s: float) -> None:
-        """Wait for the turn or, if no other output has it, for as long as the engine says."""
+        """Wait for the turn or, if no other output has it, for as long as an engine says."""
         is_next = self._has_turn or not self._turns.is_taken
         if not self._has_turn:
             await self._turns.take(self._output.request.client_id)

@@ -185,10 +185,11 @@ async def _telling_speculation(request: CompletionRequest) -> AsyncIterator[None
     try:
         yield
     except EngineRefused as refusal:
-        sampling = request.sampling
-        if _SPECULATION not in refusal.reason or not (sampling.logit_bias or sampling.min_p):
+        asked = {"logit_bias": request.sampling.logit_bias, "min_p": request.sampling.min_p}
+        field = next((name for name, value in asked.items() if value and name in refusal.reason), None)
+        if field is None or _SPECULATION not in refusal.reason:
             raise
-        field, remedy = ("logit_bias", "leave it out") if sampling.logit_bias else ("min_p", "send 0")
+        remedy = "leave it out" if field == "logit_bias" else "send 0"
         reason = f"the engine of this model speculates, and vLLM does not take `{field}` then; {remedy}"
         raise RequestRefused(reason, field) from refusal
 

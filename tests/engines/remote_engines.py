@@ -123,9 +123,9 @@ def llama_answering(text, *sent):
     return LlamaClient(EngineAddress("http://engine"), text.prepared, transport=transport_of(*pieces))
 
 
-async def tokens_of(client):
+async def tokens_of(client, request=REQUEST):
     """The token ids of what a client's engine writes."""
-    async with client.completion(REQUEST) as chunks:
+    async with client.completion(request) as chunks:
         return [token.token_id async for chunk in chunks for token in chunk.tokens]
 
 

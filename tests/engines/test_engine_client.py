@@ -1,5 +1,6 @@
 """The client of one engine: busy is not dead, and no answer is read without end."""
 
+import json
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from runtime.engines import client as engine_client
 from runtime.engines.client import EngineAddress
 from runtime.engines.event_stream import EventLimits
 from runtime.engines.vllm_client import VllmClient
-from runtime.errors import EngineBroke
+from runtime.errors import EngineBroke, EngineRefused
+from runtime.request import Sampling
 
 NUM_STREAMS = 272
 """As many as a gateway admits by default."""
@@ -47,3 +49,13 @@ async def test_events_are_joined_from_whatever_pieces_come(size):
 async def test_an_event_longer_than_its_request_explains_is_refused():
     with pytest.raises(EngineBroke, match=f"an event of more than {EventLimits.of(REQUEST).num_bytes} bytes"):
         await tokens_of(answering(b"data: {", *[b" " * 100_000] * 20))
+
+
+@pytest.mark.parametrize("sampling", [Sampling(min_p=0.1), Sampling(logit_bias={5: 1.0})])
+async def test_a_refusal_that_names_no_field_of_the_client_is_not_the_clients_fault(sampling):
+    """An engine that speculates may take something else that it was sent amiss."""
+    message = "trace_decode_token_ids is not supported with speculative decoding."
+    refusal = {"error": {"message": message, "code": 400}}
+    client = answering(b"data: " + json.dumps(refusal).encode() + b"\n\n")
+    with pytest.raises(EngineRefused, match="trace_decode_token_ids"):
+        await tokens_of(client, replace(REQUEST, sampling=sampling))

@@ -298,6 +298,33 @@ async def test_a_model_that_thinks_before_its_call_passes_the_canary(text, kind,
         assert calls
 
 
+ESCAPES = rb"\ud83d\ude00"
+"""One character as JSON may write it."""
+
+
+class WritesEscapes(StandIn):
+    """Its model writes each character of a string as two escapes, byte by byte."""
+
+    def sampled(self, body, matcher, num_before):
+        body = body | {"written": b""}
+        for ids, finish_reason in super().sampled(body, matcher, num_before):
+            body["written"] += b"".join(self.text.vocabulary.tokens[token_id] for token_id in ids)
+            yield ids, finish_reason
+
+    def noise(self, body):
+        num_written = max(n for n in range(len(ESCAPES)) if body["written"].endswith(ESCAPES[:n]))
+        logits = super().noise(body)
+        logits[self.text.vocabulary.tokens.index(ESCAPES[num_written : num_written + 1])] += 100
+        return logits
+
+
+async def test_a_canary_may_be_as_long_as_its_strings_can_be_written(text):
+    """A model that writes escapes was cut off before the end of its call, so that its engine was never used."""
+    async with remote_over(text, WritesEscapes(text), wait=False) as remote:
+        health = await remote.settled(lambda health: "not been checked" not in health.reason)
+        assert health.is_ready, health.reason
+
+
 @pytest.mark.parametrize("context_length", [250, 500, 4096])
 async def test_an_engine_with_a_short_context_passes_the_canary(text, context_length):
     """The canary asks for no more tokens than the context has: engines would refuse that."""

@@ -1,6 +1,7 @@
 """Engines that are full stay in use, whether requests wait in their queue or are refused for want of room."""
 
 import asyncio
+import threading
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -24,9 +25,11 @@ from remote_engines import (
 )
 
 from runtime.engines.client import EngineAddress
+from runtime.engines.completion_request import CompletionRequestBuilder
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineFault, EngineFull, NoEngine
 from runtime.events import TextDelta
+from runtime.selection import DRAFT
 
 FEW = 5
 
@@ -277,6 +280,29 @@ async def test_an_answer_that_has_begun_waits_for_room(text, monkeypatch):
 
 
 @dataclass
+class FullForGrammars(StandIn):
+    """It refuses `num_refusals` requests with a grammar."""
+
+    num_refusals: int = 0
+
+    async def complete(self, body, receive, send):
+        self.status = 503 if self.grammar_in(body) and self.num_refusals > 0 else 200
+        self.num_refusals -= self.status != 200
+        await super().complete(body, receive, send)
+
+
+async def test_an_answer_waits_for_room_behind_its_drafts(text):
+    """Each draft is a request of its own. One that found no room ended the answer, whatever others had cost."""
+    stand_in = FullForGrammars(text)
+    async with remote_over(text, stand_in) as remote:
+        request = remote.request(await remote.grammar(), temperature=0.0, selection=DRAFT, num_choices=2)
+        stand_in.num_refusals = 3
+        ends = assert_valid(await events_of(remote, request), request)
+        assert [end.stats.selection.num_draws for end in ends] == [2, 2]
+        assert stand_in.num_refusals == 0
+
+
+@dataclass
 class ClosedBehindHeaders(StockStandIn):
     """While it `is_full`, it refuses all but the first request of an answer; it notes who is not refused."""
 
@@ -315,6 +341,60 @@ async def test_answers_that_wait_for_room_take_turns_and_so_do_their_clients(tex
         heavy, *_, last = stand_in.admitted
         assert [salt == heavy for salt in stand_in.admitted] == [True, True, False, True]
         assert last == heavy
+
+
+async def test_who_prepares_its_request_does_not_keep_others_from_asking(text, monkeypatch):
+    """That needs a thread, for which an answer may have to wait behind slow grammars of its own client."""
+    goes_on, build = threading.Event(), CompletionRequestBuilder.build
+
+    def built(self, model_id, output, grammar):
+        if not stand_in.is_full and output.request.client_id == "heavy":
+            goes_on.wait()
+        return build(self, model_id, output, grammar)
+
+    monkeypatch.setattr(CompletionRequestBuilder, "build", built)
+    stand_in = ClosedBehindHeaders(text)
+    async with remote_over(text, stand_in) as remote:
+        lookup = await remote.grammar(parallel=False)
+        stand_in.bodies.clear()
+        waiting = {}
+        for num_waiting, client_id in enumerate(("heavy", "light"), start=1):
+            request = remote.request(lookup, temperature=0.0, client_id=client_id)
+            waiting[client_id] = asyncio.create_task(answer_of(remote, request))
+            await until(lambda num=num_waiting: stand_in.num_refused >= num)
+        stand_in.is_full = False
+        done, _ = await asyncio.wait(waiting.values(), timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        goes_on.set()
+        assert done == {waiting["light"]}
+        await waiting["heavy"]
+
+
+@dataclass
+class LimitsTheFirst(StockStandIn):
+    """The engine that is asked first has room for one request only, and the other one refuses one."""
+
+    asked: list = field(default_factory=list)
+
+    async def complete(self, body, receive, send):
+        self.status = 200
+        if not is_canary(body):
+            is_first = not self.asked
+            self.asked.append(self)
+            has_room = is_first if self.asked[0] is self else self.asked.count(self) > 1
+            self.status, self.retry_after = (200 if has_room else 429), "30" if self.asked[0] is self else "1"
+        await super().complete(body, receive, send)
+
+
+async def test_an_answer_waits_for_the_engine_that_may_be_asked_first(text):
+    """It waited for as long as the engine said that it would have chosen, although another one had room."""
+    asked = []
+    stand_ins = [LimitsTheFirst(text, asked=asked) for _ in range(2)]
+    async with remote_over(text, *stand_ins) as remote:
+        await remote.all_ready()
+        request = remote.request(await remote.grammar(parallel=False), temperature=0.0)
+        async with asyncio.timeout(10):
+            calls, _ = await answer_of(remote, request)
+        assert len(calls) == 1
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """A verified output tells a token that its grammar refuses from one that its budget has no room for."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -141,6 +142,23 @@ async def test_a_tool_is_compiled_in_a_thread(monkeypatch, mode, has_answer, is_
     assert bytes(output.ids) == CALL
     assert len(compiled_in) == 1
     assert threading.main_thread() not in compiled_in
+
+
+def test_the_time_to_compile_a_tool_is_not_that_of_following_its_grammar(monkeypatch):
+    """Two tools that were compiled for two seconds each ended the first answer that called both."""
+    compile_grammar = Backend.compile_grammar
+
+    def slowly(self, grammar):
+        ends_at = time.thread_time() + 0.4
+        while time.thread_time() < ends_at:
+            pass
+        return compile_grammar(self, grammar)
+
+    output = an_output_of_stored_tools("required", has_answer=False)
+    monkeypatch.setattr(Backend, "compile_grammar", slowly)
+    monkeypatch.setattr(verified_output, "MAX_SLOW_S", 0.3)
+    output.take([SampledToken(byte) for byte in CALL])
+    assert bytes(output.ids) == CALL
 
 
 def an_output_of_stored_tools(mode, *, has_answer):
