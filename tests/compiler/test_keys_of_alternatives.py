@@ -67,3 +67,18 @@ def test_a_constant_that_may_be_absent_tells_nothing_apart():
     alternatives = [{key: value for key, value in part.items() if key != "required"} for part in (A, B)]
     compiled = compile_schema({"anyOf": alternatives}, objects="closed")
     assert compiled.accepts('{"x": "1", "y": 2}')
+
+
+def test_equal_items_keep_one_text():
+    """Objects of both alternatives with integers may be equal, and only one of them excludes the first one."""
+    text, integer, natural = {"type": "string"}, {"type": "integer"}, {"type": "integer", "minimum": 0}
+    alternatives = [
+        alternative({"const": "a"}, y=text, x=text),
+        alternative({"enum": ["a", "b"]}, x=natural, y=integer),
+        alternative({"enum": ["b", "c"]}, x=integer, y=natural),
+    ]
+    schema = {"type": "array", "uniqueItems": True, "items": {"anyOf": alternatives}}
+    compiled = compile_schema(schema, objects="closed")
+    items = ['{"kind": "b", "x": 1, "y": 2}', '{"kind": "b", "y": 2, "x": 1}']
+    assert len([item for item in items if compiled.accepts(f"[{item}]")]) == 1
+    assert not compiled.accepts(f"[{items[0]}, {items[1]}]")
