@@ -48,6 +48,7 @@ def test_only_the_alternative_that_admits_undeclared_keys_has_them():
         (1, True, True),
         (None, "null", True),
         (2, 2.0, False),
+        (1e40, "a", True),
         ({"k": 1}, {"k": 2}, False),
     ],
 )
