@@ -370,7 +370,7 @@ class SourceMap:
         return kept
 
     def _conjuncts(self, pointer: str) -> Sequence[Mapping[str, Any]]:
-        """What a value must satisfy for the schema at a pointer: that one, its `allOf`, what these refer to."""
+        """What a value of the schema at a pointer satisfies: that one, its `allOf`, what these refer to."""
         if pointer not in self._conjuncts_of:
             reached: dict[str, Any] = {}
             pointers = [pointer]
