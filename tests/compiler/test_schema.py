@@ -317,7 +317,11 @@ def test_what_is_ignored_is_told(keyword, value, note):
         ({"properties": {"days": {}}, "required": ["unit"]}, None, None),
         ({"required": ["dayz"]}, None, None),
         ({"properties": {"days": {}}, "required": ["dayz"], "additionalProperties": INTEGER}, None, None),
-        ({"properties": {"days": {}}, "required": ["dayz"], "patternProperties": {"^d": INTEGER}}, None, None),
+        (
+            {"properties": {"days": {}}, "required": ["dayz"], "patternProperties": {"^d": INTEGER}},
+            None,
+            None,
+        ),
         (
             {"properties": {"days": {}}, "required": ["dayz"], "allOf": [{"properties": {"dayz": {}}}]},
             None,
