@@ -6,6 +6,7 @@ enforced as well as that keyword is.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from compiler.digraph import reachable
@@ -33,6 +34,9 @@ _DISCRIMINATOR = (
     " let each alternative require the property, and list its values"
 )
 _UNDECLARED = "no schema declares {}, so any value is written for it"
+_OF_UNDECLARED = ("patternProperties", "additionalProperties", "unevaluatedProperties")
+_MAX_SLIPS = 8
+"""How many required keys that nothing declares are compared with declared ones: each takes 2 ms at most."""
 _UNUSED = "no value is checked by it"
 _LIKELY = 0.75
 """The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
@@ -154,11 +158,16 @@ def _ignored(keyword: str, value: object) -> str:
 
 
 def _misspelled_key(schema: Mapping[str, Any], declared: Collection[str]) -> str:
-    """A note on the first required key that nothing declares, but that resembles one that may be left out."""
-    required = [key for key in schema["required"] if isinstance(key, str)]
+    """A note on the first required key that nothing declares, but that resembles one that may be left out.
+
+    There is none where the schema says which values undeclared keys have.
+    """
+    if any(isinstance(schema.get(keyword), dict) for keyword in _OF_UNDECLARED):
+        return ""
+    required = dict.fromkeys(key for key in schema["required"] if isinstance(key, str))
     optional = [key for key in _declared(schema) if key not in required]
-    for key in required:
-        if key not in declared and (near := near_matches(key, optional, 1, _LIKELY)):
+    for key in islice((key for key in required if key not in declared), _MAX_SLIPS):
+        if near := near_matches(key, optional, 1, _LIKELY):
             return _UNDECLARED.format(repr(shorten(key, MAX_NAME))) + did_you_mean(near)
     return ""
 

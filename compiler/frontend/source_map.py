@@ -40,8 +40,6 @@ _OF_PARTS = {
 _OF_OTHER_KEYS = ("additionalProperties", "unevaluatedProperties")
 """Keywords of keys that match neither `properties` nor `patternProperties`."""
 _MAX_VISITS = 2_000
-_MAX_DEPTH = 8
-"""How deep `allOf` and references are followed to find the constant of an alternative."""
 
 _LocatedSchema = tuple[str, Mapping[str, Any]]
 """A schema after its pointer."""
@@ -97,6 +95,7 @@ class SourceMap:
         self._properties: dict[tuple[SchemaLocation, str], SchemaLocation] = {}
         self._locations: dict[tuple[str, ...], SchemaLocation] = {}
         self._branches: dict[SchemaLocation, Mapping[str, tuple[Branches, ...]]] = {}
+        self._conjuncts_of: dict[str, tuple[Mapping[str, Any], ...]] = {}
         self._patterns: dict[str, jsonschema_rs.Validator] = {}
 
     @property
@@ -361,7 +360,7 @@ class SourceMap:
         """
         paths_of = self.branches(location)
         alternatives = {branch for paths in paths_of.values() for branches in paths for branch in branches}
-        excluded = {pointer for pointer in alternatives if self._is_excluded(pointer, excludes)}
+        excluded = {pointer for pointer in alternatives if any(map(excludes, self._conjuncts(pointer)))}
         if not excluded:
             return location
         remaining = {p: tuple(filter(excluded.isdisjoint, paths_of[p])) for p in location.pointers}
@@ -370,19 +369,19 @@ class SourceMap:
         self._branches[kept] = {pointer: remaining[pointer] for pointer in pointers}
         return kept
 
-    def _is_excluded(
-        self, pointer: str, excludes: Callable[[Mapping[str, Any]], bool], depth: int = 0
-    ) -> bool:
-        """Whether a schema, a part of its `allOf` or what it refers to cannot be satisfied."""
-        schema = self.at(pointer)
-        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-            return False
-        return excludes(schema) or any(
-            self._is_excluded(part, excludes, depth + 1)
-            for keyword in ("allOf", *REFERENCES)
-            if keyword in schema
-            for part in self.references.in_place(pointer, keyword, schema[keyword])
-        )
+    def _conjuncts(self, pointer: str) -> Sequence[Mapping[str, Any]]:
+        """What a value of the schema at a pointer satisfies: that one, its `allOf`, what these refer to."""
+        if pointer not in self._conjuncts_of:
+            reached: dict[str, Any] = {}
+            pointers = [pointer]
+            while pointers:
+                if (at := pointers.pop()) not in reached:
+                    schema = reached[at] = self.at(at)
+                    for keyword in ("allOf", *REFERENCES):
+                        if isinstance(schema, dict) and keyword in schema:
+                            pointers += self.references.in_place(at, keyword, schema[keyword])
+            self._conjuncts_of[pointer] = tuple(s for s in reached.values() if isinstance(s, dict))
+        return self._conjuncts_of[pointer]
 
     def _are_all_unfit(self, pointer: str, unfit: Collection[str]) -> bool:
         """Whether no alternative in the same list fits: then the form was merged from several of them."""

@@ -285,8 +285,11 @@ def excluded_by_constants(constraint: ObjectConstraint) -> Callable[[Mapping[str
 
 
 def _constants(values: Sequence[Any] | None) -> frozenset[tuple[bool, Any]] | None:
-    """Scalars so that those are equal that JSON Schema takes for equal; None if not all are scalars."""
-    if values is None or not all(isinstance(value, str | bool | int | float | None) for value in values):
+    """Scalars so that those are equal that JSON Schema takes for equal; None if others are among them.
+
+    Others are floats, too: a canonical form has a large one as an integer that is not equal to it.
+    """
+    if values is None or not all(isinstance(value, str | bool | int | None) for value in values):
         return None
     return frozenset((isinstance(value, bool), value) for value in values)
 
