@@ -57,7 +57,8 @@ class StallClock:
         self._scope = scope
         self._stall_s = stall_s
         self._note_tokens = note_tokens
-        self._is_abandoned = False
+        self.is_abandoned = False
+        """Whether the replica was found dead."""
 
     def restart(self) -> None:
         """Tokens came."""
@@ -79,13 +80,13 @@ class StallClock:
     def abandon(self) -> None:
         """Wait no longer: the replica is dead."""
         self._wait(0)
-        self._is_abandoned = True
+        self.is_abandoned = True
 
     def _wait(self, seconds: float) -> None:
         self._reschedule(asyncio.get_running_loop().time() + seconds)
 
     def _reschedule(self, ends_at: float | None) -> None:
-        if not (self._is_abandoned or self._scope.expired()):
+        if not (self.is_abandoned or self._scope.expired()):
             self._scope.reschedule(ends_at)
 
 
@@ -152,7 +153,9 @@ class Replica:
             if not scope.expired():
                 raise
             stalled = EngineBroke(self.client.name, "stopped answering")
-            if self._last_begun >= number:  # it had room, or has had some for one that came later
+            if stall_clock.is_abandoned:
+                self.num_failed += 1
+            elif self._last_begun >= number:  # it had room, or has had some for one that came later
                 self.failed(stalled, client_id)
                 self.suspect()
             else:

@@ -194,6 +194,23 @@ async def test_a_dead_engine_is_asked_for_its_health_as_often_as_one_that_works(
         await remote.ready()
 
 
+async def test_why_an_engine_is_dead_is_told_once(text, caplog):
+    """Its answers are ended for that reason, and are no further failures that have a reason of their own."""
+    stand_in = StandIn(text, end_bias=-50)
+    async with remote_over(text, stand_in) as remote:
+        stand_in.token_s = 0.005
+        requests = [remote.request(max_tokens=3_000, client_id=f"client {number}") for number in range(4)]
+        answers = [asyncio.create_task(events_of(remote, request)) for request in requests]
+        await until(lambda: all(request.times.decode_ns for request in requests))
+        stand_in.is_healthy = False
+        await asyncio.gather(*answers, return_exceptions=True)
+        health = await remote.runtime.health()
+        assert "not healthy" in health.reason
+        assert health.engines[0].num_failed == len(requests)
+        [told] = [message for message in caplog.messages if "takes no requests" in message]
+        assert "not healthy" in told
+
+
 async def test_closing_tells_every_answer_before_it_waits_for_one(text, monkeypatch):
     """Else one that waits for its thread would hold up the others, until the server cut them off without an error."""
     stop, stopping, may_stop = _Answer.stop, set(), asyncio.Event()
