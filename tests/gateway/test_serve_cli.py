@@ -1,16 +1,19 @@
 """`callgate serve`: starts that fail say why, and a server that is interrupted ends in order."""
 
+import http.client
 import signal
 import socket
 import subprocess
 import sys
+import time
+from contextlib import closing
 
 import httpx
 import pytest
 from ports import free_port
 
 from gateway.errors import BenchMissing
-from gateway.server import answering_while_loading, listen
+from gateway.server import ABORT_S, answering_while_loading, listen
 from gateway.settings import Settings
 
 
@@ -83,6 +86,32 @@ def test_while_models_are_loaded_requests_are_told_when_to_come_again(run, tmp_p
     assert [(answer.status_code, answer.headers["retry-after"]) for answer in answers] == [(503, "5")] * 3
     assert [answer.json()["error"]["code"] for answer in answers] == ["loading"] * 3
     assert [answer.json().get("type") for answer in answers] == [None, "error", None]
+
+
+def test_a_large_body_is_read_while_models_are_loaded(tmp_path):
+    """A client that is cut off while it sends, as most are that send before they read, sees no answer."""
+    settings = Settings(data_dir=str(tmp_path), port=0)
+    with (
+        listen(settings) as listener,
+        answering_while_loading(settings, listener),
+        closing(http.client.HTTPConnection(*listener.getsockname(), timeout=20)) as client,
+    ):
+        client.request("POST", "/v1/chat/completions", body=bytes(30_000_000))
+        answer = client.getresponse()
+        assert (answer.status, answer.headers["connection"]) == (503, "close")
+        assert b"loading" in answer.read()
+
+
+def test_a_body_that_goes_on_does_not_hold_up_the_start(tmp_path, caplog):
+    settings = Settings(data_dir=str(tmp_path), port=0)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n"
+    with listen(settings) as listener, socket.create_connection(listener.getsockname()) as client:
+        with answering_while_loading(settings, listener):
+            client.sendall(head)
+            assert client.recv(12) == b"HTTP/1.1 503"
+            start = time.perf_counter()
+        assert time.perf_counter() - start < ABORT_S + 2
+    assert not [record for record in caplog.records if record.exc_info], "no traceback"
 
 
 def test_what_answered_while_models_were_loaded_leaves_connections_to_the_gateway(tmp_path):

@@ -1,10 +1,11 @@
 """Connections of strangers: half requests, floods, readers that stall, heads that can be read in two ways."""
 
 import asyncio
+import http.client
 import socket
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 import msgspec
 import pytest
@@ -141,6 +142,19 @@ def test_a_body_that_nobody_reads_is_cut_off(gateway, monkeypatch):
         connection.sendall(f"{POST}Content-Length: 1000000\r\n\r\n".encode())
         assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
         wait_for(lambda: not server.server_state.connections)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Connection": "close"}])
+def test_who_sends_a_large_body_sees_why_it_is_refused(gateway, headers):
+    """Most clients read no answer before they have sent all, and some close each connection, as urllib."""
+    with gateway(api_key="a-key-of-many") as (client, server):
+        host, port = client.base_url.host, client.base_url.port
+        with closing(http.client.HTTPConnection(host, port, timeout=20)) as connection:
+            connection.request("POST", "/v1/chat/completions", body=bytes(30_000_000), headers=headers)
+            answer = connection.getresponse()
+            assert (answer.status, answer.headers["connection"]) == (401, headers.get("Connection"))
+            assert b"key" in answer.read()
+            wait_for(lambda: len(server.server_state.connections) == (not headers))
 
 
 def test_a_connection_is_not_kept_for_good_because_a_body_came_after_its_answer(gateway):
