@@ -112,6 +112,8 @@ class LimitedConnection(h11.Connection):
         self.fault = h11.RemoteProtocolError("the request is not HTTP")
         self.is_paused = False
         """Whether the last request is whole and waits for its answer; what follows it is not parsed yet."""
+        self.lingers = True
+        """Whether a body is read after an answer that closes the connection."""
         self._num_chunks = 0
         self._num_bytes = 0
 
@@ -123,7 +125,8 @@ class LimitedConnection(h11.Connection):
         would not see the answer.
         """
         state = super().our_state
-        return h11.DONE if state is h11.MUST_CLOSE and self.their_state is h11.SEND_BODY else state
+        is_early = self.lingers and self.their_state is h11.SEND_BODY
+        return h11.DONE if state is h11.MUST_CLOSE and is_early else state
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """The next event; raises RemoteProtocolError, and keeps it as `fault`."""
@@ -220,6 +223,7 @@ class LimitedProtocol(H11Protocol):
         its next request would get no answer, and could not know whether the gateway has done what it asked.
         """
         self.timeout_keep_alive = LAST_REQUEST_S
+        self.conn.lingers = self.cycle is None or self.cycle.response_complete
         if self.cycle is None or self.cycle.response_complete:
             self._close_unless_used()
         elif not self.cycle.response_started:
