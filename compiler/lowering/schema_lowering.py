@@ -328,7 +328,7 @@ class SchemaLowering(Lowering):
         location = context.location
         if not context.is_distinct:  # where it is, equal objects must have their keys in one order
             location = self.source_map.reordered(location, may_stem_from(constraint))
-        location = self.source_map.without_excluded(location, excluded_by_constants(constraint))
+            location = self.source_map.without_excluded(location, excluded_by_constants(constraint))
         return PlacedObject(replace(constraint, dependent_keys=context.dependent_keys), location)
 
 

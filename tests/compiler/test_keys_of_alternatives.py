@@ -1,6 +1,7 @@
 """Alternatives that a constant tells apart: an object has only the keys of its own alternative."""
 
 import json
+from itertools import permutations, product
 
 import pytest
 
@@ -100,3 +101,15 @@ def test_a_constant_that_may_be_absent_tells_nothing_apart():
     alternatives = [{key: value for key, value in part.items() if key != "required"} for part in (A, B)]
     compiled = compile_schema({"anyOf": alternatives}, objects="closed")
     assert compiled.accepts('{"x": "1", "y": 2}')
+
+
+def test_equal_objects_of_two_alternatives_have_one_text_where_items_are_distinct():
+    """A guard compares texts. The first declares y before x, and is excluded by one of the others only."""
+    first = alternative({"const": "b"}, ["z"], y={}, x={}, z={})
+    second = alternative({"const": "a"}, ["x"], x={"type": "integer"}, y={})
+    third = alternative({"enum": ["a", "b"]}, ["y"], x={}, y={"type": "integer"})
+    compiled = compile_schema({"uniqueItems": True, "items": {"anyOf": [first, second, third]}})
+    texts = [json.dumps(dict(members)) for members in permutations({"kind": "a", "x": 7, "y": 7}.items())]
+    written = [text for text in texts if compiled.accepts(f"[{text}]")]
+    assert written
+    assert [text for text in product(written, repeat=2) if compiled.accepts(f"[{', '.join(text)}]")] == []
