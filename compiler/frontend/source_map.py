@@ -24,7 +24,9 @@ from compiler.frontend.references import References
 from toolspecs.json_pointer import child
 from toolspecs.schemas.bundle import REFERENCES
 
-_NO_BRANCH = ("allOf", *IN_PLACE, *REFERENCES)
+_DEMANDING = ("allOf", *REFERENCES)
+"""In-place applicators of schemas that every valid value satisfies."""
+_NO_BRANCH = (*_DEMANDING, *IN_PLACE)
 """In-place applicators that are not alternatives."""
 _OF_PARTS = {
     "properties",
@@ -40,8 +42,6 @@ _OF_PARTS = {
 _OF_OTHER_KEYS = ("additionalProperties", "unevaluatedProperties")
 """Keywords of keys that match neither `properties` nor `patternProperties`."""
 _MAX_VISITS = 2_000
-_MAX_DEPTH = 8
-"""How deep `allOf` and references are followed to find the constant of an alternative."""
 
 _LocatedSchema = tuple[str, Mapping[str, Any]]
 """A schema after its pointer."""
@@ -97,6 +97,8 @@ class SourceMap:
         self._properties: dict[tuple[SchemaLocation, str], SchemaLocation] = {}
         self._locations: dict[tuple[str, ...], SchemaLocation] = {}
         self._branches: dict[SchemaLocation, Mapping[str, tuple[Branches, ...]]] = {}
+        self._demanding: dict[str, set[str]] = {}
+        """By the pointer of a schema, those whose `allOf` it is in or that refer to it."""
         self._patterns: dict[str, jsonschema_rs.Validator] = {}
 
     @property
@@ -320,6 +322,8 @@ class SourceMap:
                 if keyword == "properties":
                     paths_of.setdefault(pointer, {})[branches] = None
                 for inner in self.references.in_place(pointer, keyword, value):
+                    if keyword in _DEMANDING:
+                        self._demanding.setdefault(inner, set()).add(pointer)
                     within = branches if keyword in _NO_BRANCH or inner in branches else (*branches, inner)
                     self._collect(inner, within, paths_of, visits)
         paths_of.setdefault(pointer, {})[branches] = None
@@ -339,7 +343,8 @@ class SourceMap:
             and isinstance(schema := self.at(pointer), dict)
             and not fits(schema)
         }
-        unfit = {pointer for pointer in unfit if not self._are_all_unfit(pointer, unfit)}
+        merged = {siblings for siblings in {*map(_around, unfit)} if self._are_all_unfit(siblings, unfit)}
+        unfit = {pointer for pointer in unfit if _around(pointer) not in merged}
         if not unfit:
             return location
         last = [
@@ -361,7 +366,7 @@ class SourceMap:
         """
         paths_of = self.branches(location)
         alternatives = {branch for paths in paths_of.values() for branches in paths for branch in branches}
-        excluded = {pointer for pointer in alternatives if self._is_excluded(pointer, excludes)}
+        excluded = alternatives & self._excluded(location, excludes)
         if not excluded:
             return location
         remaining = {p: tuple(filter(excluded.isdisjoint, paths_of[p])) for p in location.pointers}
@@ -370,22 +375,23 @@ class SourceMap:
         self._branches[kept] = {pointer: remaining[pointer] for pointer in pointers}
         return kept
 
-    def _is_excluded(
-        self, pointer: str, excludes: Callable[[Mapping[str, Any]], bool], depth: int = 0
-    ) -> bool:
-        """Whether a schema, a part of its `allOf` or what it refers to cannot be satisfied."""
-        schema = self.at(pointer)
-        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-            return False
-        return excludes(schema) or any(
-            self._is_excluded(part, excludes, depth + 1)
-            for keyword in ("allOf", *REFERENCES)
-            if keyword in schema
-            for part in self.references.in_place(pointer, keyword, schema[keyword])
-        )
+    def _excluded(self, location: SchemaLocation, excludes: Callable[[Mapping[str, Any]], bool]) -> set[str]:
+        """The schemas of a location that an object cannot satisfy, and those that demand one of them."""
+        found = [pointer for pointer, schema in self.schemas(location) if excludes(schema)]
+        excluded: set[str] = set()
+        while found:
+            pointer = found.pop()
+            if pointer not in excluded:
+                excluded.add(pointer)
+                found += self._demanding.get(pointer, ())
+        return excluded
 
-    def _are_all_unfit(self, pointer: str, unfit: Collection[str]) -> bool:
-        """Whether no alternative in the same list fits: then the form was merged from several of them."""
-        siblings = pointer.rpartition("/")[0]
+    def _are_all_unfit(self, siblings: str, unfit: Collection[str]) -> bool:
+        """Whether no alternative in a list fits: then the form was merged from several of them."""
         listed = self.at(siblings)
         return isinstance(listed, list) and all(f"{siblings}/{i}" in unfit for i in range(len(listed)))
+
+
+def _around(pointer: str) -> str:
+    """The pointer of what a schema is in."""
+    return pointer.rpartition("/")[0]

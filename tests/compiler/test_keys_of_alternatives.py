@@ -17,6 +17,7 @@ def alternative(kind, required=(), **properties):
 
 A = alternative({"const": "a"}, ["x"], x={"type": "string"}, z={})
 B = alternative({"enum": ["b", "c"]}, y={"type": "integer"})
+CHAIN = {"d0": A} | {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i - 1}"}]} for i in range(1, 9)}
 BASE = {"properties": {"kind": {"type": "string"}}, "required": ["kind"]}
 
 
@@ -26,6 +27,7 @@ BASE = {"properties": {"kind": {"type": "string"}}, "required": ["kind"]}
         pytest.param({"anyOf": [A, B]}, id="anyOf"),
         pytest.param({"type": "object", "oneOf": [A, B]}, id="oneOf"),
         pytest.param({"$defs": {"A": A}, "oneOf": [{"$ref": "#/$defs/A"}, B]}, id="a reference"),
+        pytest.param({"$defs": CHAIN, "anyOf": [B, {"$ref": "#/$defs/d8"}]}, id="a chain of references"),
         pytest.param({**BASE, "oneOf": [A, {"allOf": [{}, B]}]}, id="beside other keywords"),
         pytest.param({"anyOf": [{"anyOf": [A, B]}, {"type": "null"}]}, id="alternatives of an alternative"),
     ],
