@@ -62,6 +62,17 @@ def test_an_alternative_without_keys_of_its_own_has_none(keyword, required, with
         assert not compiled.accepts(text), text
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [(1, 2), (True, False), (1.5, True), (1, True), (None, "a"), ("a", None)]
+)
+def test_constants_of_any_type_are_not_added_to_other_alternatives(first, second):
+    alternatives = [alternative({"const": first}, ["x"], x={}), alternative({"const": second})]
+    compiled = compile_schema({"anyOf": alternatives}, objects="closed")
+    assert compiled.accepts(json.dumps({"kind": first, "x": 0}))
+    assert compiled.accepts(json.dumps({"kind": second}))
+    assert not compiled.accepts(json.dumps({"kind": second, "x": 0}))
+
+
 def test_an_alternative_that_admits_more_under_the_same_key_has_no_keys_of_the_others():
     first = alternative({"const": "a"}, ["x", "y"], x={"type": "string"}, y={"type": "integer"})
     second = alternative({"const": "b"}, x={"type": ["string", "null"]})
