@@ -24,7 +24,9 @@ from compiler.frontend.references import References
 from toolspecs.json_pointer import child
 from toolspecs.schemas.bundle import REFERENCES
 
-_NO_BRANCH = ("allOf", *IN_PLACE, *REFERENCES)
+_DEMANDING = ("allOf", *REFERENCES)
+"""In-place applicators of schemas that every valid value satisfies."""
+_NO_BRANCH = (*_DEMANDING, *IN_PLACE)
 """In-place applicators that are not alternatives."""
 _OF_PARTS = {
     "properties",
@@ -95,7 +97,8 @@ class SourceMap:
         self._properties: dict[tuple[SchemaLocation, str], SchemaLocation] = {}
         self._locations: dict[tuple[str, ...], SchemaLocation] = {}
         self._branches: dict[SchemaLocation, Mapping[str, tuple[Branches, ...]]] = {}
-        self._conjuncts_of: dict[str, tuple[Mapping[str, Any], ...]] = {}
+        self._demanding: dict[str, set[str]] = {}
+        """By the pointer of a schema, those whose `allOf` it is in or that refer to it."""
         self._patterns: dict[str, jsonschema_rs.Validator] = {}
 
     @property
@@ -319,6 +322,8 @@ class SourceMap:
                 if keyword == "properties":
                     paths_of.setdefault(pointer, {})[branches] = None
                 for inner in self.references.in_place(pointer, keyword, value):
+                    if keyword in _DEMANDING:
+                        self._demanding.setdefault(inner, set()).add(pointer)
                     within = branches if keyword in _NO_BRANCH or inner in branches else (*branches, inner)
                     self._collect(inner, within, paths_of, visits)
         paths_of.setdefault(pointer, {})[branches] = None
@@ -338,7 +343,8 @@ class SourceMap:
             and isinstance(schema := self.at(pointer), dict)
             and not fits(schema)
         }
-        unfit = {pointer for pointer in unfit if not self._are_all_unfit(pointer, unfit)}
+        merged = {siblings for siblings in {*map(_around, unfit)} if self._are_all_unfit(siblings, unfit)}
+        unfit = {pointer for pointer in unfit if _around(pointer) not in merged}
         if not unfit:
             return location
         last = [
@@ -360,7 +366,7 @@ class SourceMap:
         """
         paths_of = self.branches(location)
         alternatives = {branch for paths in paths_of.values() for branches in paths for branch in branches}
-        excluded = {pointer for pointer in alternatives if any(map(excludes, self._conjuncts(pointer)))}
+        excluded = alternatives & self._excluded(location, excludes)
         if not excluded:
             return location
         remaining = {p: tuple(filter(excluded.isdisjoint, paths_of[p])) for p in location.pointers}
@@ -369,22 +375,23 @@ class SourceMap:
         self._branches[kept] = {pointer: remaining[pointer] for pointer in pointers}
         return kept
 
-    def _conjuncts(self, pointer: str) -> Sequence[Mapping[str, Any]]:
-        """What a value of the schema at a pointer satisfies: that one, its `allOf`, what these refer to."""
-        if pointer not in self._conjuncts_of:
-            reached: dict[str, Any] = {}
-            pointers = [pointer]
-            while pointers:
-                if (at := pointers.pop()) not in reached:
-                    schema = reached[at] = self.at(at)
-                    for keyword in ("allOf", *REFERENCES):
-                        if isinstance(schema, dict) and keyword in schema:
-                            pointers += self.references.in_place(at, keyword, schema[keyword])
-            self._conjuncts_of[pointer] = tuple(s for s in reached.values() if isinstance(s, dict))
-        return self._conjuncts_of[pointer]
+    def _excluded(self, location: SchemaLocation, excludes: Callable[[Mapping[str, Any]], bool]) -> set[str]:
+        """The schemas of a location that an object cannot satisfy, and those that demand one of them."""
+        found = [pointer for pointer, schema in self.schemas(location) if excludes(schema)]
+        excluded: set[str] = set()
+        while found:
+            pointer = found.pop()
+            if pointer not in excluded:
+                excluded.add(pointer)
+                found += self._demanding.get(pointer, ())
+        return excluded
 
-    def _are_all_unfit(self, pointer: str, unfit: Collection[str]) -> bool:
-        """Whether no alternative in the same list fits: then the form was merged from several of them."""
-        siblings = pointer.rpartition("/")[0]
+    def _are_all_unfit(self, siblings: str, unfit: Collection[str]) -> bool:
+        """Whether no alternative in a list fits: then the form was merged from several of them."""
         listed = self.at(siblings)
         return isinstance(listed, list) and all(f"{siblings}/{i}" in unfit for i in range(len(listed)))
+
+
+def _around(pointer: str) -> str:
+    """The pointer of what a schema is in."""
+    return pointer.rpartition("/")[0]

@@ -10,42 +10,49 @@ from collections.abc import Iterator, Sequence
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.frontend.symbolic_forms import form_of
-from compiler.lowering.constraints import listed_values
+from compiler.lowering.constraints import Constant, constants_of
 
 
 def without_absorbed(schemas: Sequence[CanonicalSchema]) -> list[CanonicalSchema]:
     """The same union; no object has a constant with which another one admits all that it does."""
     alternatives = list(schemas)
-    for index, schema in enumerate(schemas):
-        view = schema.view()
-        if not isinstance(view, canonical.ObjectView):
-            continue
-        others = [other.view() for other in alternatives[:index] + alternatives[index + 1 :]]
-        for key, values in _constants(view):
-            own = [value for value in values if not any(_admits(other, view, key, value) for other in others)]
-            if 0 < len(own) < len(values):
-                with_own = form_of({"properties": {key: {"enum": own}}}, schema.draft)
-                alternatives[index] = alternatives[index].intersect(with_own)
+    objects = {i: view for i, each in enumerate(schemas) if (view := _object(each)) is not None}
+    for index, view in list(objects.items()):
+        for key, constants in _several_constants(view):
+            others = [other for i, other in objects.items() if i != index]
+            own = constants.difference(*(_admitted(other, view, key) for other in others))
+            if own and own != constants:
+                with_own = {"properties": {key: {"enum": [value for _, value in own]}}}
+                alternatives[index] = alternatives[index].intersect(form_of(with_own, schemas[index].draft))
+                objects[index] = _object(alternatives[index]) or view
     return alternatives
 
 
-def _constants(view: canonical.ObjectView) -> Iterator[tuple[str, list[str]]]:
-    """The required keys for which several texts are listed."""
+def _object(schema: CanonicalSchema) -> canonical.ObjectView | None:
+    view = schema.view()
+    return view if isinstance(view, canonical.ObjectView) else None
+
+
+def _several_constants(view: canonical.ObjectView) -> Iterator[tuple[str, frozenset[Constant]]]:
+    """The required keys for which several constants are listed."""
     for key in view.required:
-        values = listed_values(view.properties.get(key))
-        if values is not None and len(values) > 1 and all(isinstance(value, str) for value in values):
-            yield key, values
+        constants = constants_of(view.properties.get(key))
+        if constants is not None and len(constants) > 1:
+            yield key, constants
 
 
-def _admits(other: object, view: canonical.ObjectView, key: str, value: str) -> bool:
-    """Whether `other` certainly admits every object of the view that has the value under the key."""
-    if not isinstance(other, canonical.ObjectView) or not set(other.required) <= set(view.required):
-        return False
+def _admitted(other: canonical.ObjectView, view: canonical.ObjectView, key: str) -> frozenset[Constant]:
+    """The constants under the key with which `other` certainly admits every object of the view."""
     limits = other.min_properties, other.max_properties, other.property_names, other.additional_properties
     if any(limit is not None for limit in limits) or other.pattern_properties or other.violations:
-        return False
-    if value not in (listed_values(other.properties.get(key)) or ()):
-        return False
+        return frozenset()
+    if not set(other.required) <= set(view.required) or not _admits_others(other, view, key):
+        return frozenset()
+    return constants_of(other.properties.get(key)) or frozenset()
+
+
+def _admits_others(other: canonical.ObjectView, view: canonical.ObjectView, key: str) -> bool:
+    """Whether `other` certainly admits what the view admits under all keys but the given one."""
     return all(
         name == key or (name in view.properties and _contains(schema, view.properties[name]))
         for name, schema in other.properties.items()

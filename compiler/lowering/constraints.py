@@ -8,6 +8,7 @@ from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
+from compiler.doubles import FIRST_ROUNDED
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.source_map import SchemaLocation
 from compiler.guard.path_state_builder import KeyStep, PathStep
@@ -17,6 +18,11 @@ from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import StringConstraint
 from toolspecs.schemas.drafts import NEWEST_DRAFT
 
+Constant = tuple[bool, Any]
+"""A scalar after whether it is a boolean, so that those are equal that JSON Schema takes for equal."""
+
+_VALUES_OF_TYPES: Mapping[str, Sequence[Any]] = {"null": [None], "boolean": [False, True]}
+"""The types that have few values."""
 _MAX_COUNTED = 10**9
 """The highest number of items or keys that rules count to: more do not fit in any output."""
 
@@ -266,9 +272,7 @@ def excluded_by_constants(constraint: ObjectConstraint) -> Callable[[Mapping[str
     No object of the constraint satisfies such a schema, which is mostly another alternative of a union.
     """
     constants = {
-        key: known
-        for key in constraint.required
-        if (known := _constants(listed_values(constraint.properties.get(key))))
+        key: known for key in constraint.required if (known := constants_of(constraint.properties.get(key)))
     }
 
     def excludes(schema: Mapping[str, Any]) -> bool:
@@ -284,14 +288,23 @@ def excluded_by_constants(constraint: ObjectConstraint) -> Callable[[Mapping[str
     return excludes
 
 
-def _constants(values: Sequence[Any] | None) -> frozenset[tuple[bool, Any]] | None:
-    """Scalars so that those are equal that JSON Schema takes for equal; None if others are among them.
+def constants_of(value: CanonicalSchema | None) -> frozenset[Constant] | None:
+    """The constants that a canonical schema lists; None if it admits other values, too."""
+    return _constants(_listed(value))
 
-    Others are floats, too: a canonical form has a large one as an integer that is not equal to it.
-    """
-    if values is None or not all(isinstance(value, str | bool | int | None) for value in values):
+
+def _constants(values: Sequence[Any] | None) -> frozenset[Constant] | None:
+    """The values as constants; None if others are among them."""
+    if values is None or not all(map(_is_constant, values)):
         return None
     return frozenset((isinstance(value, bool), value) for value in values)
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a value is a scalar and equals its canonical form; that of a large float is another integer."""
+    if isinstance(value, float):
+        return abs(value) < FIRST_ROUNDED
+    return isinstance(value, str | int | None)
 
 
 def _listed_in(source: Any) -> list[Any] | None:
@@ -301,13 +314,15 @@ def _listed_in(source: Any) -> list[Any] | None:
     return source["enum"] if isinstance(source.get("enum"), list) else [source.get("const")]
 
 
-def listed_values(value: CanonicalSchema | None) -> list[Any] | None:
+def _listed(value: CanonicalSchema | None) -> list[Any] | None:
     """The values of a canonical schema; None if it does not list them."""
     match value.view() if value is not None else None:
         case canonical.ConstView(only):
             return [only]
         case canonical.EnumView(values):
             return list(values)
+        case canonical.MultiTypeView(types) if set(types) <= _VALUES_OF_TYPES.keys():
+            return [each for name in types for each in _VALUES_OF_TYPES[name]]
         case _:
             return None
 
@@ -320,9 +335,9 @@ def _is_listed(value: CanonicalSchema | None, source: Any) -> bool:
     match value.view() if value is not None else None:
         case canonical.FalseView():
             return True
-        case canonical.MultiTypeView(types) if set(types) <= {"null", "boolean"}:
+        case canonical.MultiTypeView(types) if set(types) <= _VALUES_OF_TYPES.keys():
             return True
-    values = listed_values(value)
+    values = _listed(value)
     if values is None:
         return False
     return set(map(without_key_order, values)) <= set(map(without_key_order, listed))

@@ -4,6 +4,7 @@ import pytest
 from soundness.schemas import DIALECTS
 
 from compiler import compile_schema
+from compiler.frontend.source_map import SourceMap
 
 HERE = "https://example.com/schemas/"
 PAIR = {"properties": {"b": {"type": "null"}, "a": {"type": "null"}}, "additionalProperties": False}
@@ -60,3 +61,13 @@ def test_keys_of_what_is_referred_to_keep_their_order(schema):
     compiled = compile_schema(schema)
     assert compiled.accepts('{"z": {"b": null, "a": null}}')
     assert not compiled.accepts('{"z": {"a": null, "b": null}}')
+
+
+def test_each_schema_is_asked_once_whether_an_object_satisfies_it():
+    """Each definition refers to the next one several times, so there are many ways to the last one."""
+    definitions = {f"d{i}": {"allOf": 5 * [{"$ref": f"#/$defs/d{i + 1}"}]} for i in range(6)}
+    schema = {"$defs": {**definitions, "d6": {}}, "anyOf": [{"$ref": "#/$defs/d0"}, {}]}
+    source_map = SourceMap(schema)
+    asked = []
+    assert source_map.without_excluded(source_map.root, asked.append) is source_map.root
+    assert len(asked) == len(source_map.root.pointers)
