@@ -48,6 +48,10 @@ def pay(method: Annotated[Card | Account, Field(discriminator="kind")]): ...
 
 def charge(amount: Annotated[Decimal, Field(gt=0, max_digits=6, decimal_places=2)], rate: Decimal = Decimal(1)): ...
 
+def weigh(tonnes: Annotated[Decimal, Field(max_digits=400, decimal_places=1)],
+          share: Annotated[Decimal, Field(max_digits=2, decimal_places=3)],
+          tiny: Annotated[Decimal, Field(decimal_places=400)]): ...
+
 def anything(*args): ...
 def strange(x: type(ship)): ...
 VALUE = 3
@@ -118,6 +122,14 @@ def test_decimals_are_numbers_with_the_digits_that_pydantic_takes(run):
         assert not compiled.accepts(f'{{"amount": {amount}}}')
     assert compiled.accepts('{"amount": 1, "rate": -3.25}')
     assert not compiled.accepts('{"amount": 1, "rate": "low"}')
+
+
+def test_bounds_of_a_decimal_that_no_double_holds_are_left_out(run):
+    [tool] = printed(run("shop_functions:weigh", "--print"))["tools"]
+    compiled = compile_schema(tool["inputSchema"], objects="closed")
+    assert compiled.accepts('{"tonnes": 12.5, "share": -0.099, "tiny": 0.5}')
+    assert not compiled.accepts('{"tonnes": 12.55, "share": 0.05, "tiny": 0.5}')
+    assert not compiled.accepts('{"tonnes": 12.5, "share": 0.1, "tiny": 0.5}')
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,9 @@ from toolspecs.imports.imported import Imported, UniqueNames, with_source_note
 from toolspecs.nearest import shorten
 from toolspecs.tool import Tool
 
+_MAX_WHOLE_DIGITS = 20
+"""Up to so many digits before its point, a decimal has bounds. No number that is written has more."""
+
 
 def import_functions(title: str, objects: Mapping[str, Any]) -> Imported:
     """Import functions and pydantic models as tools; `objects` maps the tools' names to them."""
@@ -83,12 +86,12 @@ class _SchemasOfTools(GenerateJsonSchema):
         """A number of the decimal's digits, and no text: pydantic refuses most that its schema admits."""
         number: dict[str, Any] = super().decimal_schema(schema)["anyOf"][0]
         places, digits = schema.get("decimal_places"), schema.get("max_digits")
-        if places is not None:
-            number.setdefault("multipleOf", float(f"1e-{places}"))
-        if places is not None and digits is not None:
-            largest = float(f"{10**digits - 1}e-{places}")
-            number["minimum"] = max(number.get("minimum", -largest), -largest)
-            number["maximum"] = min(number.get("maximum", largest), largest)
+        if places is not None and (step := float(f"1e-{places}")):
+            number.setdefault("multipleOf", step)
+        if places is not None and digits is not None and digits - places <= _MAX_WHOLE_DIGITS:
+            beyond = 10 ** (digits - places)
+            number["exclusiveMinimum"] = max(number.get("exclusiveMinimum", -beyond), -beyond)
+            number["exclusiveMaximum"] = min(number.get("exclusiveMaximum", beyond), beyond)
         return number
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the base class's signature
