@@ -18,7 +18,7 @@ from runtime.engines.llama_client import LlamaClient
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replica import WatchSettings
 from runtime.engines.vllm_client import VllmClient
-from runtime.events import Finished, PromptRendered
+from runtime.events import Finished, PromptRendered, TextDelta
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import GenerationRequest, Message, Sampling
 from runtime.text.tokenizer import load_tokenizer
@@ -169,6 +169,13 @@ class Remote:
 
     async def all_ready(self):
         return await self.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
+
+
+async def until_text(events):
+    """Read events until a text comes."""
+    async for event in events:
+        if isinstance(event, TextDelta):
+            return
 
 
 async def until(condition):
