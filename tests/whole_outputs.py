@@ -1,6 +1,6 @@
 """Whole outputs: how calls are spelled, whether a grammar admits them, and what a reader gets out of them."""
 
-from text_call_parser import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
+from output_reader import OutputReader
 from vocabularies import ids_of
 
 from runtime.events import ArgumentsDelta, CallStarted, TextDelta
@@ -25,20 +25,15 @@ def spell_calls(syntax, *calls):
 
 def parse_calls(text, syntax, types_of=None):
     """The prose of a whole output, and the (name, arguments) of its calls; a call left open counts too."""
-    parser = CallParser(syntax, types_of)
-    prose = []
+    parts = OutputReader(text, syntax, types_of).read()
+    prose = "".join(part for kind, part in parts if kind == "TextPart")
     calls = []
-    for part in [*parser.feed(text), *parser.finish()]:
-        match part:
-            case TextPart():
-                prose.append(part.text)
-            case CallStart():
-                calls.append((part.name, []))
-            case ArgumentsPart():
-                calls[-1][1].append(part.text)
-            case CallEnd() | ThoughtPart():
-                pass
-    return "".join(prose), [(name, "".join(pieces)) for name, pieces in calls]
+    for kind, part in parts:
+        if kind == "CallStart":
+            calls.append((part, ""))
+        elif kind == "ArgumentsPart":
+            calls[-1] = (calls[-1][0], part)
+    return prose, calls
 
 
 def calls_of(events, choice=0):

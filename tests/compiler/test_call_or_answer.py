@@ -5,8 +5,8 @@ import random
 
 import pytest
 from linked import AUTO, HERMES, REQUIRED, accepts, linked, written
+from output_reader import OutputReader, read_parts
 from random_decoding import Generation, check_masks
-from text_call_parser import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 from vocabularies import BYTES, ids_of, with_tokens
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
@@ -93,17 +93,16 @@ def test_whatever_is_drawn_reads_as_calls_or_as_an_answer(response_format, synta
         generation = Generation(grammar, budget, random.Random(seed))
         assert len(generation.ids) <= budget
         assert generation.matcher.is_completed()
-        parser = CallParser.of(grammar, lambda name: grammar.units[name].types)
-        parts = [part for char in generation.text for part in parser.feed(char)] + parser.finish()
-        parts = [part for part in parts if not isinstance(part, ThoughtPart)]
-        calls = [part.name for part in parts if isinstance(part, CallStart)]
+        parts = read_parts(grammar, generation.text, lambda name: grammar.units[name].types)
+        calls = [name for kind, name in parts if kind == "CallStart"]
+        answer = "".join(text for kind, text in parts if kind == "TextPart")
         kinds.add(bool(calls))
         if calls:
             assert set(calls) <= {"pay", "p"}
-            assert sum(isinstance(part, CallEnd) for part in parts) == len(calls)
-            assert not any(isinstance(part, TextPart) and part.text.strip() for part in parts)
+            assert parts.count(("CallEnd", None)) == len(calls)
+            assert not answer.strip()
         else:
-            assert grammar.answer.accepts("".join(part.text for part in parts)), generation.text
+            assert grammar.answer.accepts(answer), generation.text
     assert kinds == {True, False}
 
 
@@ -131,8 +130,5 @@ def test_only_where_the_choice_is_left_there_is_an_answer():
 def test_a_reader_tells_an_answer_that_holds_a_call_from_a_call():
     inside = json.dumps({"a": written("pay")})
     for text, is_call in ((inside, False), (written("pay"), True), ("<tool", False)):
-        parser = CallParser(HERMES, may_answer=True)
-        parts = [part for char in text for part in parser.feed(char)] + parser.finish()
-        assert any(isinstance(part, CallStart) for part in parts) == is_call
-        if not is_call:
-            assert "".join(part.text for part in parts) == text
+        parts = OutputReader(text, HERMES, may_answer=True).read()
+        assert (parts != [("TextPart", text)]) == is_call

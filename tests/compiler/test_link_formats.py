@@ -3,8 +3,8 @@
 import random
 
 import pytest
+from output_reader import read_parts
 from random_decoding import Generation, check_masks
-from text_call_parser import CallParser, TextPart, ThoughtPart
 from vocabularies import BYTES, STOP, ids_of, with_tokens
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
@@ -96,12 +96,11 @@ def test_whatever_is_drawn_reads_as_thoughts_and_an_answer(syntax, vocabulary, r
         generation = Generation(grammar, budget, random.Random(seed))
         assert len(generation.ids) <= budget
         assert generation.matcher.is_completed()
-        parser = CallParser.of(grammar)
-        parts = [part for char in generation.text for part in parser.feed(char)] + parser.finish()
-        assert {type(part) for part in parts} <= {TextPart, ThoughtPart}
-        answer = "".join(part.text for part in parts if isinstance(part, TextPart))
+        parts = read_parts(grammar, generation.text)
+        assert {kind for kind, _ in parts} <= {"TextPart", "ThoughtPart"}
+        answer = "".join(text for kind, text in parts if kind == "TextPart")
         assert grammar.answer.accepts(answer), generation.text
-        num_thoughts += any(isinstance(part, ThoughtPart) for part in parts)
+        num_thoughts += len(parts) > 1
     assert num_thoughts > 0
 
 

@@ -6,8 +6,8 @@ import re
 import pytest
 from linked import AUTO, NONE, REQUIRED, linked, written
 from monolith import TOOLS
+from output_reader import read_parts
 from random_decoding import Generation, allowed_ids
-from text_call_parser import CallParser
 from vocabularies import BYTES, ids_of, with_tokens
 
 from compiler.linker.linker import link_format
@@ -71,12 +71,6 @@ def told_apart(grammar, token_ids):
     return [*parts, *matcher.pending_parts()]
 
 
-def found_in_text(grammar, text, types_of=None):
-    """The parts that the text alone gives."""
-    parser = CallParser.of(grammar, types_of)
-    return merged([*parser.feed(text), *parser.finish()])
-
-
 def as_json(parts, grammar):
     """Tagged parameters turned into JSON, as the text's reader does."""
     from runtime.text.parameters import ParameterReader
@@ -104,7 +98,7 @@ def test_random_outputs_are_told_apart_as_their_text_is(name, choice, has_marker
         output = Generation(grammar, 150 + 80 * seed, rng, lead)
         parts = decoded(merged(told_apart(grammar, output.ids)))
         types_of = lambda name: grammar.units[name].types  # noqa: E731
-        assert as_json(parts, grammar) == found_in_text(grammar, output.text, types_of)
+        assert as_json(parts, grammar) == read_parts(grammar, output.text, types_of)
 
 
 @pytest.mark.parametrize("name", ["hermes", "json", "hermes+think", "harmony", "mistral"])
@@ -144,7 +138,7 @@ def test_answers_in_a_format_are_text(name, with_tools, seed):
         else link_format(answer, syntax, prepare(vocabulary))
     )
     output = Generation(grammar, 200, random.Random(seed))
-    expected = [("TextPart", output.text)] if grammar is answer else found_in_text(grammar, output.text)
+    expected = [("TextPart", output.text)] if grammar is answer else read_parts(grammar, output.text)
     assert decoded(merged(told_apart(grammar, output.ids))) == expected
 
 

@@ -11,10 +11,10 @@ from fuzz.tokens import draw
 from jsonschema import Draft202012Validator
 from linked import accepts_arguments
 from monolith import tagged
+from output_reader import OutputReader
 from random_decoding import allowed_ids
 from soundness.judges import without_repeats
 from soundness.tagged_schemas import DISTINCT, STRING, arguments_schema, crossing_vocabulary
-from text_call_parser import ArgumentsPart, CallParser, CallStart
 from vocabularies import BYTES, STOP, ids_of
 from whole_outputs import parse_calls
 
@@ -146,16 +146,13 @@ def check_outputs(row: Syntax, seed: int, num_outputs: int, *, has_markers: bool
 
 def _in_pieces(text: str, row: Syntax, types, rng: random.Random) -> list[str]:
     """The arguments of the calls, as a client reads them from a stream."""
-    parser, found = CallParser(row, lambda _: types), []
-    cuts = [0, *sorted(rng.choices(range(len(text) + 1), k=rng.randrange(40))), len(text)]
-    parts = [part for low, high in itertools.pairwise(cuts) for part in parser.feed(text[low:high])]
-    for part in [*parts, *parser.finish()]:
-        match part:
-            case CallStart():
-                found.append("")
-            case ArgumentsPart():
-                found[-1] += part.text
-    return found
+
+    def cut(text: str) -> list[str]:
+        cuts = [0, *sorted(rng.choices(range(len(text) + 1), k=rng.randrange(40))), len(text)]
+        return [text[low:high] for low, high in itertools.pairwise(cuts)]
+
+    parts = OutputReader(text, row, lambda _: types, cut=cut).read()
+    return [text for kind, text in parts if kind == "ArgumentsPart"]
 
 
 @pytest.mark.parametrize("has_markers", [False, True])

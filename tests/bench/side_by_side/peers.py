@@ -7,9 +7,9 @@ from typing import Any, Self
 import xgrammar as xgr
 from side_by_side.answer import Answer, Run
 from side_by_side.workload import Workload
-from text_call_parser import ArgumentsPart, CallParser, CallStart
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.generation import ContinuousBatchingConfig, GenerationConfig
+from whole_outputs import parse_calls
 from xgrammar.contrib.hf import LogitsProcessor
 
 from compiler.syntaxes import find_syntax
@@ -103,12 +103,5 @@ class Transformers:
 
 def _calls_in(text: str) -> list[dict[str, Any]]:
     """The calls of an answer in OpenAI's shape, broken ones included."""
-    parser = CallParser(find_syntax("hermes"))
-    calls: list[dict[str, Any]] = []
-    for part in [*parser.feed(text), *parser.finish()]:
-        match part:
-            case CallStart(name):
-                calls.append({"function": {"name": name, "arguments": ""}})
-            case ArgumentsPart(more):
-                calls[-1]["function"]["arguments"] += more
-    return calls
+    _, calls = parse_calls(text, find_syntax("hermes"))
+    return [{"function": {"name": name, "arguments": arguments}} for name, arguments in calls]
