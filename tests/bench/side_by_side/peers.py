@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import xgrammar as xgr
+from output_reader import OutputReader
 from side_by_side.answer import Answer, Run
 from side_by_side.workload import Workload
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.generation import ContinuousBatchingConfig, GenerationConfig
-from whole_outputs import parse_calls
 from xgrammar.contrib.hf import LogitsProcessor
 
 from compiler.syntaxes import find_syntax
@@ -103,5 +103,10 @@ class Transformers:
 
 def _calls_in(text: str) -> list[dict[str, Any]]:
     """The calls of an answer in OpenAI's shape, broken ones included."""
-    _, calls = parse_calls(text, find_syntax("hermes"))
-    return [{"function": {"name": name, "arguments": arguments}} for name, arguments in calls]
+    calls: list[dict[str, Any]] = []
+    for kind, part in OutputReader(text, find_syntax("hermes")).read():
+        if kind == "CallStart":
+            calls.append({"function": {"name": part, "arguments": ""}})
+        elif kind == "ArgumentsPart":
+            calls[-1]["function"]["arguments"] = part
+    return calls
