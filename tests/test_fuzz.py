@@ -26,7 +26,7 @@ NEEDS_NODE = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("schemas", 40), ("patterns", 30), ("toolsets", 12), ("tagged", 6)]
+    ("name", "count"), [("schemas", 100), ("patterns", 30), ("toolsets", 12), ("tagged", 6)]
 )
 def test_some_cases_of_each_kind_hold(name, count):
     numbers = [number for number in range(1000, 1400) if TURNS[number % len(TURNS)] == name][:count]

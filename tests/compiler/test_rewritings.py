@@ -25,7 +25,6 @@ MANY = pytest.param(5000, marks=[pytest.mark.corpus, pytest.mark.timeout(7200)])
 DRAFTS = {2019: 19, 2020: 20}
 """The years of drafts with `unevaluated*`, and their numbers."""
 NUMBERS = {7: 7, **DRAFTS}
-NEWEST = DIALECTS[2020]
 DRAFT_7 = DIALECTS[7]
 
 LISTED = [

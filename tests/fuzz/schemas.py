@@ -49,9 +49,11 @@ _TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 
 
 class SchemaMaker:
-    """Makes up one document."""
+    """Makes up one document; unless it `has_names`, it refers only to itself and its definitions, by pointers."""
 
-    def __init__(self, rng: random.Random, draft: int, *, hostility: float = 0.25) -> None:
+    def __init__(
+        self, rng: random.Random, draft: int, *, hostility: float = 0.25, has_names: bool = True
+    ) -> None:
         self._rng = rng
         self._draft = draft
         self._hostility = hostility
@@ -61,7 +63,7 @@ class SchemaMaker:
         self._combining = self._enabled(_COMBINING)
         self._leaves = self._enabled(_LEAVES) or ["simple"]
         self._definitions = "$defs" if draft >= 2019 else "definitions"
-        self._anchor = rng.random() < 0.35
+        self._anchor = has_names and rng.random() < 0.35
         self._targets = ["#", *(f"#/{self._definitions}/{name}" for name in "de")]
         self._targets += ["#anchor-d", "#anchor-e"] if self._anchor else []
 
