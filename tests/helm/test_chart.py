@@ -136,6 +136,7 @@ def test_no_pod_runs_as_root_writes_to_its_image_or_inherits_service_variables(v
         spec = template["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch", "large volumes mount at once"
         assert spec["automountServiceAccountToken"] is False
         assert spec["enableServiceLinks"] is False
         for container in [*spec.get("initContainers", []), *spec["containers"]]:
@@ -322,6 +323,11 @@ def test_the_gpu_variant_asks_for_accelerators_and_mounts_the_models():
         (RUNNING_ENGINES + "gateway: {settings: {adapter: /models/a}}", "are for the embedded engine"),
         (RUNNING_ENGINES + "gateway: {settings: {particles: 4}}", "are for the embedded engine"),
         ("gateway: {settings: {tokenizer: a/b}}", "are for engines outside the gateways"),
+        ("gateway: {autoscaling: {enabled: true, minReplicas: 5}}", "gateway.autoscaling.minReplicas"),
+        (
+            "gateway: {autoscaling: {enabled: true}, resources: {requests: {cpu: null}}}",
+            "gateway.resources.requests.cpu",
+        ),
         ("ingress: {enabled: true}", "ingress.hosts"),
         ("httpRoute: {enabled: true}", "httpRoute.parentRefs"),
         ("gateway: {requestSeconds: 600}", "gateway.terminationGracePeriodSeconds"),

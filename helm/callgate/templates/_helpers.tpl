@@ -127,6 +127,14 @@ errors are sent. */}}
 {{- if and (not (hasKey .Values.gateway.settings "drain_seconds")) (gt (int .Values.gateway.requestSeconds) (int (include "callgate.drainSeconds" .))) -}}
 {{- fail (printf "gateway.terminationGracePeriodSeconds: an answer may take requestSeconds, and a pod that ends needs 12 more; set it to %d or more" (add 12 (int .Values.gateway.requestSeconds))) -}}
 {{- end -}}
+{{- $scaling := .Values.gateway.autoscaling -}}
+{{- if and $scaling.enabled (gt (int $scaling.minReplicas) (int $scaling.maxReplicas)) -}}
+{{- fail "gateway.autoscaling.minReplicas: it is larger than maxReplicas" -}}
+{{- end -}}
+{{- $resources := .Values.gateway.resources | default dict -}}
+{{- if and $scaling.enabled (not (or (dig "cpu" "" ($resources.requests | default dict)) (dig "cpu" "" ($resources.limits | default dict)))) -}}
+{{- fail "gateway.resources.requests.cpu: gateway.autoscaling keeps a percentage of it; set one" -}}
+{{- end -}}
 {{- $engine := .Values.engine -}}
 {{- if and $engine.autoscaling.enabled (eq $engine.kind "external") -}}
 {{- fail "engine.autoscaling: engines that run already are scaled by whoever runs them" -}}
@@ -293,6 +301,8 @@ runAsNonRoot: true
 runAsUser: 10001
 runAsGroup: 10001
 fsGroup: 10001
+# Otherwise Kubernetes changes the group of every file of a volume, each time a pod starts: minutes, for many models.
+fsGroupChangePolicy: OnRootMismatch
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
