@@ -1,10 +1,10 @@
 """What a source or a gateway writes reaches a terminal as text, and does not hold the command up."""
 
+import difflib
 import io
 import json
 import subprocess
 import sys
-import time
 
 import httpx
 import pytest
@@ -82,16 +82,15 @@ def test_json_for_people_holds_nothing_that_cannot_be_seen():
     assert json.loads(text) == {"a": HOSTILE}
 
 
-def test_two_long_tools_are_shown_whole_and_not_compared_for_hours(console):
+def test_two_long_tools_are_shown_whole_and_not_compared_for_hours(console, monkeypatch):
     """Comparing 4,000 such lines takes seconds of processor time; 40,000 would take hours."""
 
     def tool(step):
-        kinds = [{"const": f"kind {(i * step) % 101}"} for i in range(7_000)]
+        kinds = [{"const": f"kind {(i * step) % 101}"} for i in range(500)]
         return {"name": "t", "inputSchema": {"anyOf": kinds}}
 
     served, offered = tool(7919), tool(104729)
     assert len(json.dumps(served, indent=1).split("\n")) ** 2 > MAX_COMPARED
-    start = time.process_time()
+    monkeypatch.delattr(difflib, "unified_diff")
     show_differences(console, [DifferenceReply("t", "mcp x", "changed", served, offered)])
-    assert time.process_time() - start < 60
-    assert shown(console).count('"const"') == 14_000
+    assert shown(console).count('"const"') == 1_000

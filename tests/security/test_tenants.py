@@ -84,8 +84,8 @@ async def response_of(client, own):
 
 
 @pytest.mark.parametrize("other", ["acme", None], ids=["of a tenant", "without a tenant"])
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(actions=st.lists(ACTIONS, min_size=4, max_size=12))
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(actions=st.lists(ACTIONS, min_size=8, max_size=20))
 def test_what_another_does_changes_nothing_that_a_tenant_can_read(tmp_path_factory, other, actions):
     async def played():
         folder = tmp_path_factory.mktemp("data")
