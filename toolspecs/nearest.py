@@ -34,7 +34,9 @@ def instead(name: str, known: Iterable[str], near: Iterable[str] | None = None) 
     question = did_you_mean(likely)
     if len(likely) == len(known):
         return question
-    return f"{question} There are {quoted_names(known)}" if question else f"; there are {quoted_names(known)}"
+    if question:
+        return f"{question} There are {quoted_names(known)}"
+    return f"; there {'is only' if len(known) == 1 else 'are'} {quoted_names(known)}"
 
 
 def did_you_mean(near: Iterable[str]) -> str:

@@ -173,7 +173,7 @@ def print_results(console: Console, results: Sequence[ScenarioResult]) -> None:
     table.add_column("request", no_wrap=True)
     table.add_column("call", ratio=1, no_wrap=True, overflow="ellipsis")
     table.add_column("valid", justify="center")
-    table.add_column("first token", justify="right", max_width=9)
+    table.add_column("first token", justify="right", max_width=11)
     table.add_column("tokens", justify="right")
     table.add_column("grammar")
     for result in results:

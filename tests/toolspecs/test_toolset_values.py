@@ -133,6 +133,7 @@ def test_an_unknown_name_gets_near_ones_and_a_bounded_list():
         == "no tool 'get'; did you mean 'got'? There are 'got', 'post'"
     )
     assert unknown("tool", "x", ["a", "b"]) == "no tool 'x'; there are 'a', 'b'"
+    assert unknown("model", "x", ["demo"]) == "no model 'x'; there is only 'demo'"
     many = unknown("tool", "y" * 10_000, ["x" * 10_000] * 1_000)
     assert many.endswith(" and 976 more")
     assert len(many) < 3_000
