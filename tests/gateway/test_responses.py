@@ -7,7 +7,6 @@ from apis import RESPONSES
 from fake_runtime import STATS, call, text
 from sample_tools import WEATHER
 
-from runtime.errors import GenerationFailed
 from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta, TokenLogprob
 from runtime.request import Message, Sampling
 from toolspecs.tool import ChoiceMode, ToolCall
@@ -148,19 +147,6 @@ async def test_log_probabilities_are_told_where_they_are_included(client, runtim
     [delta] = [e for e in await stream(client, **fields) if e["type"] == "response.output_text.delta"]
     assert delta["logprobs"] == [told]
     assert runtime.requests[0].num_logprobs == 1
-
-
-async def test_a_stream_that_breaks_off_has_failed(client, runtime):
-    runtime.script = [TextDelta(0, "Hel"), GenerationFailed("the engine fell over")]
-    last = (await stream(client))[-1]
-    assert last["type"] == "response.failed"
-    assert last["response"]["status"] == "failed"
-    assert last["response"]["error"] == {
-        "code": "server_error",
-        "message": str(GenerationFailed("the engine fell over")),
-        "type": "generation_failed",
-        "param": None,
-    }
 
 
 async def test_an_output_is_one_of_a_call_before_it(client):

@@ -177,9 +177,9 @@ class TextCompletionWriter:
         if self._includes_usage:
             yield self._envelope | self._with_usage([])
 
-    def failed(self, problem: Problem) -> JSON:
+    def failed(self, problem: Problem) -> tuple[JSON, ...]:
         """The last event of a stream that an error ends early."""
-        return openai_error(problem)
+        return (openai_error(problem),)
 
     def _with_usage(self, choices: list[JSON]) -> JSON:
         generation = self._generation
