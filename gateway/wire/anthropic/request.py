@@ -14,7 +14,7 @@ from gateway.wire.anthropic.blocks import Conversation, read_messages
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
 from gateway.wire.response_formats import AskedFormat, StructuredOutputsField, read_any_format
-from gateway.wire.tools_and_calls import read_inline_tools
+from gateway.wire.tools_and_calls import check_types, read_inline_tools
 from gateway.wire.turn_fields import (
     NO_HEADERS,
     TurnFields,
@@ -23,7 +23,6 @@ from gateway.wire.turn_fields import (
     read_stop,
     read_turn,
 )
-from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 MAX_STOP_SEQUENCES = 64
@@ -230,15 +229,8 @@ def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
         InvalidField: it is a tool that Anthropic runs.
         InvalidTools, LimitExceeded: as `read_inline_tools`.
     """
-    plain_tools = []
-    for number, document in enumerate(documents):
-        kind = document.get("type") if isinstance(document, Mapping) else None
-        if kind not in (None, "custom"):
-            quoted_kind = shorten(repr(kind), MAX_NAME)
-            reason = f"{quoted_kind} is not supported: only tools with an input_schema are called"
-            raise InvalidField(f"tools[{number}].type", reason)
-        plain_tools.append(_plain(document))
-    tools = read_inline_tools(plain_tools, reader)
+    check_types(documents, ("custom",), "only tools with an input_schema are called")
+    tools = read_inline_tools(list(map(_plain, documents)), reader)
     return tuple(
         tool
         for tool, written in zip(tools, documents, strict=True)

@@ -25,7 +25,7 @@ from gateway.wire.response_formats import (
     read_any_format,
     read_shared_format,
 )
-from gateway.wire.tools_and_calls import allowed_choice, read_openai_tools
+from gateway.wire.tools_and_calls import allowed_choice, choice_of_mode, read_openai_tools
 from gateway.wire.turn_fields import (
     NO_HEADERS,
     StreamOptions,
@@ -38,7 +38,7 @@ from gateway.wire.turn_fields import (
     read_turn,
 )
 from toolspecs.nearest import MAX_NAME, shorten
-from toolspecs.tool import ChoiceMode, ToolChoice
+from toolspecs.tool import ToolChoice
 
 RULES = FieldRules(
     silent=SILENT_IN_ALL | {"metadata"},
@@ -252,8 +252,6 @@ def read_response_format(value: Any) -> ResponseFormat | None:
 def read_tool_choice(value: Any) -> ToolChoice | None:
     """`tool_choice`; None is the API's default. Raises InvalidField."""
     match convert({"tool_choice": value}, ChoiceFields).tool_choice:
-        case None:
-            return None
         case Named(function=chosen) | NamedCustom(custom=chosen):
             return ToolChoice.named(chosen.name)
         case Allowed(allowed_tools=allowed):
@@ -261,7 +259,5 @@ def read_tool_choice(value: Any) -> ToolChoice | None:
                 tool.function.name if isinstance(tool, Named) else tool.custom.name for tool in allowed.tools
             ]
             return allowed_choice(allowed.mode, names, "tool_choice.allowed_tools.tools")
-        case "any":  # Anthropic's word
-            return ToolChoice(ChoiceMode.REQUIRED)
         case mode:
-            return ToolChoice(ChoiceMode(mode))
+            return choice_of_mode(mode)

@@ -25,7 +25,7 @@ from gateway.wire.response_formats import (
     read_shared_format,
 )
 from gateway.wire.responses.items import InputField, read_input
-from gateway.wire.tools_and_calls import allowed_choice, read_openai_tools
+from gateway.wire.tools_and_calls import allowed_choice, choice_of_mode, read_openai_tools
 from gateway.wire.turn_fields import (
     NO_HEADERS,
     StreamOptions,
@@ -35,9 +35,8 @@ from gateway.wire.turn_fields import (
     ignore_obfuscation,
     read_turn,
 )
-from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.shapes import Shape, write_tool
-from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.tool import Tool, ToolChoice
 
 LOGPROBS = "message.output_text.logprobs"
 # The others are about OpenAI's own tools, about images, and about thoughts, which are never encrypted here.
@@ -219,7 +218,7 @@ def read_request(
     turn = replace(
         read_turn(fields, headers),
         messages=read_input(fields.input, fields.instructions, reader),
-        tools=read_tools(fields.tools or [], reader),
+        tools=read_openai_tools(fields.tools or [], reader),
         tool_choice=read_tool_choice(fields.tool_choice),
         response_format=asked_format.format,
         max_tokens=fields.max_output_tokens,
@@ -294,27 +293,9 @@ def _read_logprobs(fields: ResponsesFields) -> int | None:
 def read_tool_choice(value: Any) -> ToolChoice | None:
     """`tool_choice`; None is the API's default. Raises InvalidField."""
     match convert({"tool_choice": value}, ChoiceFields).tool_choice:
-        case None:
-            return None
         case Named(name=name) | NamedCustom(name=name):
             return ToolChoice.named(name)
         case Allowed(mode=mode, tools=tools):
             return allowed_choice(mode, [tool.name for tool in tools], "tool_choice.tools")
-        case "any":  # Anthropic's word
-            return ToolChoice(ChoiceMode.REQUIRED)
         case mode:
-            return ToolChoice(ChoiceMode(mode))
-
-
-def read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
-    """`tools`; raises InvalidField if one is of another type, InvalidTools, LimitExceeded."""
-    for number, document in enumerate(documents):
-        kind = document.get("type") if isinstance(document, dict) else None
-        if kind not in (None, "custom", "function"):
-            shown = shorten(repr(kind), MAX_NAME)
-            reason = (
-                f"{shown} is not supported: only functions and custom tools are called,"
-                " and it is the client that runs them"
-            )
-            raise InvalidField(f"tools[{number}].type", reason)
-    return read_openai_tools(documents, reader)
+            return choice_of_mode(mode)
