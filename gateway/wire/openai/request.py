@@ -12,7 +12,7 @@ from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.http.conversion import convert
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
-from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
+from gateway.wire.field_rules import rules_of
 from gateway.wire.openai.messages import Messages, read_messages
 from gateway.wire.response_formats import (
     Choice,
@@ -39,30 +39,6 @@ from gateway.wire.turn_fields import (
 )
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ToolChoice
-
-RULES = FieldRules(
-    silent=SILENT_IN_ALL | {"metadata"},
-    hints={**HINTS_IN_ALL, "prediction": (), "store": (False,), "verbosity": ("medium",)},
-    fixed={**FIXED_IN_ALL, "modalities": ((["text"],), "only text is generated")},
-    refused={
-        **REFUSED_IN_ALL,
-        "audio": "only text is generated",
-        "disable_parallel_tool_use": "use parallel_tool_calls",
-        "function_call": "use tool_choice",
-        "functions": "use tools",
-        "web_search_options": "there is no web search",
-        # Fields of other APIs.
-        "input": "use messages",
-        "instructions": "send them as a message of the role system",
-        "max_output_tokens": "use max_completion_tokens",
-        "output_config": "use response_format and reasoning_effort",
-        "output_format": "use response_format",
-        "previous_response_id": "send the whole conversation in messages, or use /v1/responses",
-        "stop_sequences": "use stop",
-        "system": "send it as a message of the role system",
-        "text": "use response_format",
-    },
-)
 
 MAX_BIASES = 1_024
 """Tokens that `logit_bias` may name: each is added to the logits of every token that is written."""
@@ -152,6 +128,22 @@ class ChoiceFields(msgspec.Struct):
 
     tool_choice: Literal["none", "auto", "required", "any"] | Named | NamedCustom | Allowed | None
 
+
+_NAMES = {"max_tokens": "max_completion_tokens", "system": "a message of the role system"}
+
+RULES = rules_of(
+    ChatFields,
+    _NAMES,
+    FieldRules(
+        hints={"prediction": (), "store": (False,), "verbosity": ("medium",)},
+        fixed={"modalities": ((["text"],), "only text is generated")},
+        refused={
+            "audio": "only text is generated",
+            "previous_response_id": "send the whole conversation in messages, or use /v1/responses",
+            "web_search_options": "there is no web search",
+        },
+    ),
+)
 
 BODY = RequestBody(ChatFields, (Messages,), (FormatFields, ChoiceFields, StructuredOutputsField), RULES)
 

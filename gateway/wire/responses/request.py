@@ -12,7 +12,7 @@ from gateway.errors import InvalidField
 from gateway.generation.turn import Turn
 from gateway.http.conversion import convert
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
-from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
+from gateway.wire.field_rules import rules_of
 from gateway.wire.response_formats import (
     Choice,
     Grammar,
@@ -52,55 +52,6 @@ Included = Literal[
 ]
 
 _CONTINUED = "use previous_response_id, or send the whole conversation in input"
-
-REPEATED = frozenset({"prompt_cache_key", "safety_identifier", "user"})
-"""Fields that change nothing in the output, but that a response repeats."""
-
-RULES = FieldRules(
-    silent=SILENT_IN_ALL - REPEATED,
-    hints={
-        **HINTS_IN_ALL,
-        # Of OpenAI's service.
-        "access_programs": (),
-        "background_options": (),
-        "image": (),
-    },
-    fixed={
-        **FIXED_IN_ALL,
-        **CHAT_ONLY,
-        "background": ((False,), "every answer is made at once"),
-        "logprobs": ((False,), f'put "{LOGPROBS}" into include'),
-    },
-    refused={
-        **REFUSED_IN_ALL,
-        "context_management": "it is not supported",
-        "conversation": _CONTINUED,
-        "prompt": "prompts are not stored: send instructions and input",
-        # Fields of other APIs.
-        "disable_parallel_tool_use": "use parallel_tool_calls",
-        "function_call": "use tool_choice",
-        "functions": "use tools",
-        "max_completion_tokens": "use max_output_tokens",
-        "max_tokens": "use max_output_tokens",
-        "messages": "use input",
-        "output_config": "use text.format and reasoning.effort",
-        "output_format": "use text.format",
-        "reasoning_effort": "use reasoning.effort",
-        "response_format": "use text.format",
-        "stop": "there are no stop sequences here; use /v1/chat/completions",
-        "stop_sequences": "there are no stop sequences here; use /v1/chat/completions",
-        "system": "use instructions",
-    },
-)
-
-_NAMES = {
-    "max_tokens": "max_output_tokens",
-    "messages": "input",
-    "reasoning_effort": "reasoning.effort",
-    "response_format": "text.format",
-    "response_format.json_schema": "text.format",
-}
-"""The names here of fields that code outside a wire format names."""
 
 ECHOED: Mapping[str, Any] = {
     "instructions": None,
@@ -183,6 +134,38 @@ class ChoiceFields(msgspec.Struct):
 
     tool_choice: Literal["none", "auto", "required", "any"] | Named | NamedCustom | Allowed | None
 
+
+_NAMES = {
+    "max_tokens": "max_output_tokens",
+    "messages": "input",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+    "response_format.json_schema": "text.format",
+    "system": "instructions",
+}
+"""The names here of what Chat Completions calls otherwise."""
+
+RULES = rules_of(
+    ResponsesFields,
+    {**_NAMES, "stop": "/v1/chat/completions: there are no stop sequences here"},
+    FieldRules(
+        hints={
+            # Of OpenAI's service.
+            "access_programs": (),
+            "background_options": (),
+            "image": (),
+        },
+        fixed={
+            "background": ((False,), "every answer is made at once"),
+            "logprobs": ((False,), f'put "{LOGPROBS}" into include'),
+        },
+        refused={
+            "context_management": "it is not supported",
+            "conversation": _CONTINUED,
+            "prompt": "prompts are not stored: send instructions and input",
+        },
+    ),
+)
 
 BODY = RequestBody(ResponsesFields, (InputField,), (ChoiceFields, StructuredOutputsField), RULES)
 
