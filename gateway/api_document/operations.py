@@ -161,7 +161,7 @@ OPERATIONS: Mapping[str, Operation] = {
         models.ChatCompletion, "ChatRequest", events=(models.ChatChunk, registry.OpenAIErrorBody)
     ),
     "create_response": _model(
-        responses.Response, "ResponseRequest", gateway.UnknownPrevious, events=(responses.ResponseEvent,)
+        responses.Response, "ResponseRequest", gateway.UnknownPrevious, events=responses.RESPONSE_EVENTS
     ),
     "count_response_tokens": _prompt(
         responses.ResponseInputTokens, "ResponseRequest", gateway.UnknownPrevious

@@ -154,7 +154,7 @@ def problem_of(error: Exception) -> Problem:
 
 def respond(request: HttpRequest, error: Exception) -> Response[Any]:
     """The response to an error, in the shape of the route's API."""
-    problem = problem_of(error)
+    problem = problem_for(request.scope, error)
     path = request.scope["path"]  # not of `request.url`, which fails where `Host` is no host
     note_error(request.scope, error, problem.status)
     if problem.is_gateway_failure:
@@ -167,7 +167,7 @@ def respond(request: HttpRequest, error: Exception) -> Response[Any]:
             exc_info=error if problem.is_bug else None,
         )
     shape = shape_of(path)
-    content = shape.body(_for_route(problem, error, request.scope))
+    content = shape.body(problem)
     if shape is ANTHROPIC:
         content["request_id"] = request.scope.get(REQUEST_ID, "")
     body = json.dumps(content).encode()  # ASCII, because a message may quote half a surrogate pair
@@ -175,8 +175,9 @@ def respond(request: HttpRequest, error: Exception) -> Response[Any]:
     return Response(body, status_code=status, media_type=shape.media_type, headers=headers)
 
 
-def _for_route(problem: Problem, error: Exception, scope: HTTPScope) -> Problem:
-    """The problem as the route's clients know it: what to call instead, and their names of fields."""
+def problem_for(scope: HTTPScope, error: Exception) -> Problem:
+    """Describe any error as the request's client knows it: what to call instead, and its names of fields."""
+    problem = problem_of(error)
     method, path = scope["method"], scope["path"]
     if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
         return replace(problem, detail=_no_such_route(method, path))

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from litestar.background_tasks import BackgroundTask
 from litestar.response import Stream
-from litestar.types import Scope
+from litestar.types import HTTPScope
 
 from gateway.errors import InvalidField
 from gateway.generation.continuation import Continuation
@@ -20,7 +20,7 @@ from gateway.http.deadline import Deadline
 from gateway.http.error_shapes import Problem
 from gateway.http.headers import note_error
 from gateway.http.json_body import JsonBody
-from gateway.http.problems import problem_of
+from gateway.http.problems import problem_for
 from gateway.http.request_bodies import ReadingTurn
 from gateway.routes.request_context import RequestContext
 from gateway.wire.turn_fields import TurnHeaders, timeout_in
@@ -32,6 +32,9 @@ RequestT_co = TypeVar("RequestT_co", covariant=True)
 _log = logging.getLogger(__name__)
 
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+_LINE_BREAKS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+"""Characters at which some clients, httpx among them, end a line, and how JSON escapes them."""
 
 _MAX_HEADER = 2_000
 """Characters of one header; some clients refuse answers with longer lines."""
@@ -56,8 +59,8 @@ class AnswerWriter(Protocol):
     def events(self) -> AsyncGenerator[JSON]:
         """The events of the answer, as it is generated."""
 
-    def failed(self, problem: Problem) -> JSON:
-        """The last event of a stream that ends early with an error."""
+    def failed(self, problem: Problem) -> tuple[JSON, ...]:
+        """The last events of a stream that ends early with an error."""
 
 
 async def read_wire_request(
@@ -125,7 +128,9 @@ def ignored_header(ignored: Iterable[str]) -> dict[str, str]:
     return {"X-Callgate-Ignored": written} if written else {}
 
 
-def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, str], scope: Scope) -> Stream:
+def stream(
+    generation: Generation, writer: AnswerWriter, headers: Mapping[str, str], scope: HTTPScope
+) -> Stream:
     """Send a generation as server-sent events, in the writer's wire format."""
     return Stream(
         _event_texts(generation, writer, scope),
@@ -136,16 +141,17 @@ def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, s
     )
 
 
-async def _event_texts(generation: Generation, writer: AnswerWriter, scope: Scope) -> AsyncIterator[str]:
+async def _event_texts(generation: Generation, writer: AnswerWriter, scope: HTTPScope) -> AsyncIterator[str]:
     try:
         async with aclosing(writer.events()) as events:
             async for event in events:
                 yield _event_text(event)
     except Exception as error:  # noqa: BLE001 - the status is sent, so any error goes into the stream
-        problem = problem_of(error)
+        problem = problem_for(scope, error)
         note_error(scope, error, problem.status)
         _log.warning("stream %s ended early: %s", generation.request_id, error, exc_info=problem.is_bug)
-        yield _event_text(writer.failed(problem))
+        for event in writer.failed(problem):
+            yield _event_text(event)
         return
     if writer.stream_end:
         yield writer.stream_end
@@ -155,4 +161,7 @@ def _event_text(event: JSON) -> str:
     """An event as text; its name is its `type`, if it has one."""
     name = f"event: {event['type']}\n" if "type" in event else ""
     # A response repeats the tools of its request, up to 4 MB, for which `json` takes ten times as long.
-    return f"{name}data: {msgspec.json.encode(event).decode()}\n\n"
+    data = msgspec.json.encode(event).decode()
+    for character, escape in _LINE_BREAKS.items():
+        data = data.replace(character, escape)
+    return f"{name}data: {data}\n\n"

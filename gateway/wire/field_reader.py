@@ -20,7 +20,7 @@ gateway.errors.UnknownField: contnet: there is no such field; did you mean 'cont
 import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
@@ -76,10 +76,10 @@ class FieldRules:
     have one of the listed values. `refused` has the reason for each refused field.
     """
 
-    silent: frozenset[str]
-    hints: Mapping[str, tuple[Any, ...]]
-    fixed: Fixed
-    refused: Mapping[str, str]
+    silent: frozenset[str] = frozenset()
+    hints: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    fixed: Fixed = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-r"""Images in messages: they come with the request, as data URLs, and have one of four formats.
+r"""The formats and sizes of images, read from their headers.
 
-The format and size of an image are read from its headers, because an engine decodes whatever it gets. A
+They are checked, because an engine decodes whatever it gets. A
 decoded image takes three bytes or more per pixel, and a PNG of 20 KB may have 180 million pixels. So the size
 is checked before an engine sees the image. Engines' image libraries recognise dozens of other formats by
 their first bytes; some of those run programs.
@@ -10,16 +10,7 @@ their first bytes; some of those run programs.
 >>> num_pixels(b"%!PS-Adobe-3.0 EPSF-3.0")  # no such image
 """
 
-import binascii
-import re
 import struct
-from collections.abc import Iterable
-from typing import NamedTuple
-
-from gateway.errors import InvalidField
-from runtime.request import Image
-
-_DATA_URL = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
 
 _MAX_BLOCKS = 4_096
 """Before the pixels, the headers of one image have fewer."""
@@ -28,45 +19,6 @@ _TABLES_OF_JPEG = frozenset({0xC4, 0xCC, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)})
 """Markers that may stand before the pixels, all with a length. Of others, readers skip different bytes."""
 _PIXELS_OF_JPEG = 0xDA
 _APPLICATION_OF_GIF = 0xFF
-
-
-class ImageURL(NamedTuple):
-    """What a client sent as an image, and the path of that field."""
-
-    url: str
-    path: str
-
-
-def text_and_images(pieces: Iterable[str | ImageURL]) -> tuple[str, tuple[Image, ...]]:
-    """The text of a message, and the images in it.
-
-    Raises:
-        InvalidField: an image is not a data URL, or not an image. An engine would fetch any other URL for the
-        client, from inside its own network.
-    """
-    text, images = "", []
-    for piece in pieces:
-        if isinstance(piece, str):
-            text += piece
-        elif _DATA_URL.fullmatch(piece.url):
-            images.append(Image(piece.url, len(text), _pixels_of(piece)))
-        else:
-            raise InvalidField(
-                piece.path,
-                "an image must be a data URL of a PNG, JPEG, GIF or WebP, such as data:image/png;base64,…;"
-                " nothing is fetched from addresses",
-            )
-    return text, tuple(images)
-
-
-def _pixels_of(image: ImageURL) -> int:
-    try:
-        num_in_image = num_pixels(binascii.a2b_base64(image.url.partition(",")[2]))
-    except binascii.Error as error:
-        raise InvalidField(image.path, f"it is not base64: {error}") from error
-    if num_in_image is None:
-        raise InvalidField(image.path, "what it holds is no whole PNG, JPEG, GIF or WebP; send one of these")
-    return num_in_image
 
 
 def num_pixels(data: bytes) -> int | None:

@@ -11,7 +11,7 @@ CustomInput(syntax='text', definition='')
 """
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Literal
 
 from gateway.errors import InvalidField
 from gateway.http.json_body import read_inner_json
@@ -56,13 +56,24 @@ def _own_fields(tool: Any, reader: FieldReader) -> Any:
     return own_fields
 
 
+def check_types(documents: list[Any], known: tuple[str, ...], reason: str) -> None:
+    """Raise InvalidField if a tool is of another type than these, or of none: one that a server would run."""
+    for number, document in enumerate(documents):
+        kind = document.get("type") if isinstance(document, dict) else None
+        if kind is not None and kind not in known:
+            shown = shorten(repr(kind), MAX_NAME)
+            raise InvalidField(f"tools[{number}].type", f"{shown} is not supported: {reason}")
+
+
 def read_openai_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
     """Tools in the shape of any API, custom tools among them.
 
     Raises:
-        InvalidField, InvalidTools: a tool is not well-formed.
+        InvalidField, InvalidTools: a tool is of another type, or not well-formed.
         LimitExceeded: there are too many.
     """
+    reason = "only functions and custom tools are called, and it is the client that runs them"
+    check_types(documents, ("custom", "function"), reason)
     custom = {
         i: _custom_tool(document, i, reader) for i, document in enumerate(documents) if is_custom(document)
     }
@@ -83,6 +94,13 @@ def _custom_tool(document: dict[str, Any], index: int, reader: FieldReader) -> T
 def _as_function(tool: Tool) -> dict[str, Any]:
     """A custom tool as a function, so that its name and description are checked like any other tool's."""
     return {"type": "function", "name": tool.name, "description": tool.description}
+
+
+def choice_of_mode(mode: Literal["none", "auto", "required", "any"] | None) -> ToolChoice | None:
+    """The choice among all tools; `any` is Anthropic's word for `required`, and None the API's default."""
+    if mode is None:
+        return None
+    return ToolChoice(ChoiceMode.REQUIRED if mode == "any" else ChoiceMode(mode))
 
 
 def allowed_choice(mode: str, names: Collection[str], param: str) -> ToolChoice:

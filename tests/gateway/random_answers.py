@@ -30,7 +30,7 @@ MESSAGES_TOOLS = [
 
 
 def text_of(rng: Random, most: int) -> str:
-    return "".join(rng.choices('ab é😀\n"\\{<', k=rng.randint(1, most)))
+    return "".join(rng.choices('ab é😀\n\u2028"\\{<', k=rng.randint(1, most)))
 
 
 def cut(rng: Random, text: str) -> list[str]:

@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from apis import CHAT, RESPONSES
+from apis import CHAT, RESPONSES, USER
 from chat import URL, body
 from sample_tools import TIME, WEATHER, chat_tool
 
@@ -52,9 +52,14 @@ async def test_counting_tokens_has_the_names_of_its_api(client, runtime, monkeyp
         raise PromptTooLong(900, 512)
 
     monkeypatch.setattr(runtime, "prompt_ids", prompt_ids)
-    counted = {"model": "tiny", "input": "Hi"}
-    answer = await client.post("/v1/responses/input_tokens", json=counted)
-    assert answer.json()["error"]["param"] == "input"
+    for path, least, param in (
+        ("/v1/responses/input_tokens", {"input": "Hi"}, "input"),
+        ("/v1/messages/count_tokens", {"messages": [USER]}, "messages"),
+        ("/tokenize", {"messages": [USER]}, "messages"),
+        ("/tokenize", {"prompt": "Hi"}, "prompt"),
+    ):
+        answer = await client.post(path, json={"model": "tiny", **least})
+        assert answer.json()["error"]["param"] == param
 
 
 TWICE = '{"type": "object", "properties": {"n": {"maximum": 5, "maximum": 500}}}'

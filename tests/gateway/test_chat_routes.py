@@ -6,11 +6,9 @@ import pytest
 from chat import URL, ask, body, stream
 from fake_runtime import STATS, call, text
 from sample_tools import TIME, WEATHER, chat_tool
-from sse import events_of
 
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
-from runtime.errors import GenerationFailed
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,
@@ -291,14 +289,6 @@ async def test_calls_stream_with_index_and_type_in_every_delta(client, runtime, 
     assert "".join(d["function"]["arguments"] for d in deltas if d["index"] == 0) == '{"place": "Oslo"}'
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
     assert chunks[-1]["callgate"]["toolset"] == "weather"
-
-
-async def test_an_error_in_mid_stream_is_sent_and_ends_it(client, runtime, weather):
-    runtime.script = [CallStarted(0, 0, "get_weather"), GenerationFailed("the engine stopped")]
-    *chunks, last = events_of(await client.post(URL, json=body(stream=True, toolset="weather")))
-    assert (last["error"]["message"], last["error"]["code"]) == ("the engine stopped", "generation_failed")
-    assert all(chunk["choices"][0]["finish_reason"] is None for chunk in chunks)
-    assert runtime.num_aborted == 1
 
 
 async def test_what_a_request_leaves_out_is_sampled_as_the_model_says(client, runtime):

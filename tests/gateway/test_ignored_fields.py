@@ -320,25 +320,45 @@ async def test_only_the_first_keywords_without_effect_are_named(client):
     assert len(answer.headers["x-callgate-ignored"].split(", ")) == 32
 
 
-@pytest.mark.parametrize(
-    "field",
-    [
-        "disable_parallel_tool_use",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "output_config",
-        "output_format",
-        "previous_response_id",
-        "stop_sequences",
-        "system",
-        "text",
-    ],
-)
-def test_a_field_of_another_api_that_would_change_the_answer_is_refused(field):
-    with pytest.raises(InvalidField, match=r"use|send") as refused:
-        read_request(body(**{field: "x"}))
-    assert refused.value.param == field
+OF_OTHER_APIS = [
+    (CHAT, "disable_parallel_tool_use", "use parallel_tool_calls"),
+    (CHAT, "functions", "use tools"),
+    (CHAT, "function_call", "use tool_choice"),
+    (CHAT, "input", "use messages"),
+    (CHAT, "instructions", "use a message of the role system"),
+    (CHAT, "max_output_tokens", "use max_completion_tokens"),
+    (CHAT, "output_config", "use response_format and reasoning_effort"),
+    (CHAT, "previous_response_id", "send the whole conversation in messages"),
+    (CHAT, "stop_sequences", "use stop"),
+    (COMPLETIONS, "functions", "there are no tools here"),
+    (COMPLETIONS, "input", "use prompt"),
+    (COMPLETIONS, "max_completion_tokens", "use max_tokens"),
+    (COMPLETIONS, "messages", "use /v1/chat/completions"),
+    (COMPLETIONS, "output_config", "use response_format"),
+    (COMPLETIONS, "stop_sequences", "use stop"),
+    (COMPLETIONS, "system", "use prompt"),
+    (MESSAGES, "function_call", "use tool_choice"),
+    (MESSAGES, "instructions", "use system"),
+    (MESSAGES, "max_completion_tokens", "use max_tokens"),
+    (MESSAGES, "reasoning_effort", "use output_config.effort"),
+    (MESSAGES, "response_format", "use output_config.format"),
+    (MESSAGES, "stop", "use stop_sequences"),
+    (MESSAGES, "n", "one answer is made"),
+    (RESPONSES, "functions", "use tools"),
+    (RESPONSES, "max_tokens", "use max_output_tokens"),
+    (RESPONSES, "messages", "use input"),
+    (RESPONSES, "output_config", "use text.format and reasoning.effort"),
+    (RESPONSES, "presence_penalty", "only /v1/chat/completions has it"),
+    (RESPONSES, "stop", "there are no stop sequences here"),
+    (RESPONSES, "system", "use instructions"),
+]
+
+
+@pytest.mark.parametrize(("api", "field", "said"), OF_OTHER_APIS)
+async def test_a_field_of_another_api_that_would_change_the_answer_is_refused(client, api, field, said):
+    error = await api.refusal(client, **{field: "x"})
+    assert error["param"] == field
+    assert said in error["message"]
 
 
 async def test_the_header_names_whole_fields_as_many_as_fit(client):

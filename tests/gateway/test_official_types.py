@@ -6,7 +6,6 @@ from fake_runtime import STATS, call, text
 from official_types import EVENTS, WHOLE, judge, judge_event
 from sample_tools import WEATHER
 
-from runtime.errors import DeadlineExceeded, Overloaded
 from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta, TokenLogprob
 
 FUNCTION = WEATHER["function"]
@@ -70,17 +69,6 @@ async def test_a_response_repeats_the_request_as_openai_writes_it(client, runtim
     }
     assert answer["max_tool_calls"] == 3
     assert answer["completed_at"] >= answer["created_at"]
-
-
-@pytest.mark.parametrize(
-    ("error", "code"), [(DeadlineExceeded(), "server_error"), (Overloaded(), "rate_limit_exceeded")]
-)
-async def test_a_response_that_fails_has_a_code_of_the_closed_list(client, runtime, error, code):
-    runtime.script = [TextDelta(0, "It"), error]
-    last = (await RESPONSES.stream(client))[-1]
-    judge(EVENTS[RESPONSES.url], last)
-    assert last["response"]["error"]["code"] == code
-    assert last["response"]["error"]["type"] in {"deadline_exceeded", "overloaded"}
 
 
 async def test_the_fingerprint_is_the_same_for_equal_backends(client, runtime):

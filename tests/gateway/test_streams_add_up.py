@@ -2,7 +2,9 @@
 
 from random import Random
 
+import pytest
 from apis import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from fake_runtime import text
 from official_types import message_of
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
@@ -92,6 +94,14 @@ async def test_events_of_responses(client, runtime):
         assert comparable(events[-1]["response"]) == comparable(whole)
         items = added_up(events[2:-1])
         assert comparable(items, "status") == comparable(whole["output"], "status")
+
+
+@pytest.mark.parametrize("api", [CHAT, COMPLETIONS, MESSAGES, RESPONSES])
+async def test_no_character_of_a_text_ends_a_line(client, runtime, api):
+    """Some clients read streams by httpx's lines, which end wherever Python's do."""
+    runtime.script = text("a\u2028b\u2029c\x85d\x1ce\x0bf\x0cg\r\nh")
+    answer = await client.post(api.url, json=api.body(stream=True))
+    assert answer.text.splitlines() == answer.text.removesuffix("\n").split("\n")
 
 
 def added_up(events):

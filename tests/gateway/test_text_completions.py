@@ -96,8 +96,6 @@ REFUSED = [
     ({"prompt": [[-1]]}, "prompt[0][0]"),
     ({"tools": []}, "tools"),
     ({"toolset": "a"}, "toolset"),
-    ({"messages": []}, "messages"),
-    ({"output_format": {"type": "json_schema"}}, "output_format"),
     ({"echo": True}, "echo"),
     ({"best_of": 2}, "best_of"),
     ({"suffix": "x"}, "suffix"),

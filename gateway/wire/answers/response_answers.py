@@ -1,11 +1,15 @@
 """The answers of the routes of Responses, and the events of their streams."""
 
+import re
+from collections.abc import Mapping
+from itertools import starmap
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, defstruct
 
 from gateway.wire.answers.extension import Extension
 from gateway.wire.answers.model_answers import CachedTokens, ReasoningTokens, TopLogprobs
+from gateway.wire.answers.registry_answers import OpenAIError
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -22,6 +26,9 @@ class ReasoningTextPart(Struct, tag_field="type", tag="reasoning_text"):
     """What the model thought."""
 
     text: str
+
+
+ContentPart = OutputTextPart | ReasoningTextPart
 
 
 class _OutputItem(Struct, kw_only=True, tag_field="type"):
@@ -138,147 +145,52 @@ class Response(Struct):
     callgate: Extension | None
 
 
-class _Event(Struct, kw_only=True, tag_field="type"):
-    sequence_number: int
+_RESPONSE = {"response": Response}
+_ITEM = {"output_index": int, "item": OutputItem}
+_TEXT = {"output_index": int, "item_id": str}
+_PART = {**_TEXT, "content_index": int}
+_LOGPROBS = {"logprobs": list[TopLogprobs]}
 
-
-class ResponseCreated(_Event, tag="response.created"):
-    """The response begins."""
-
-    response: Response
-
-
-class ResponseInProgress(_Event, tag="response.in_progress"):
-    """The response is being written."""
-
-    response: Response
-
-
-class ResponseCompleted(_Event, tag="response.completed"):
-    """The response is whole."""
-
-    response: Response
-
-
-class ResponseIncomplete(_Event, tag="response.incomplete"):
-    """The budget ran out."""
-
-    response: Response
-
-
-class ResponseFailed(_Event, tag="response.failed"):
-    """An error ended the response."""
-
-    response: Response
-
-
-class _ItemEvent(_Event):
-    output_index: int
-
-
-class ItemAdded(_ItemEvent, tag="response.output_item.added"):
-    """An item begins."""
-
-    item: OutputItem
-
-
-class ItemDone(_ItemEvent, tag="response.output_item.done"):
-    """An item is whole."""
-
-    item: OutputItem
-
-
-class _TextEvent(_ItemEvent):
-    item_id: str
-
-
-class _PartEvent(_TextEvent):
-    content_index: int
-
-
-class PartAdded(_PartEvent, tag="response.content_part.added"):
-    """A part begins."""
-
-    part: OutputTextPart | ReasoningTextPart
-
-
-class PartDone(_PartEvent, tag="response.content_part.done"):
-    """A part is whole."""
-
-    part: OutputTextPart | ReasoningTextPart
-
-
-class OutputTextDelta(_PartEvent, tag="response.output_text.delta"):
-    """More text of a message."""
-
-    delta: str
-    logprobs: list[TopLogprobs]
-
-
-class OutputTextDone(_PartEvent, tag="response.output_text.done"):
-    """The text of a message is whole."""
-
-    text: str
-    logprobs: list[TopLogprobs]
-
-
-class ReasoningTextDelta(_PartEvent, tag="response.reasoning_text.delta"):
-    """More of a thought."""
-
-    delta: str
-
-
-class ReasoningTextDone(_PartEvent, tag="response.reasoning_text.done"):
-    """A thought is whole."""
-
-    text: str
-
-
-class ArgumentsDelta(_TextEvent, tag="response.function_call_arguments.delta"):
-    """More JSON text of arguments."""
-
-    delta: str
-
-
-class ArgumentsDone(_TextEvent, tag="response.function_call_arguments.done"):
-    """The arguments are whole."""
-
-    name: str
-    arguments: str
-
-
-class InputDelta(_TextEvent, tag="response.custom_tool_call_input.delta"):
-    """More of an input."""
-
-    delta: str
-
-
-class InputDone(_TextEvent, tag="response.custom_tool_call_input.done"):
-    """The input is whole."""
-
-    name: str
-    input: str
-
-
-ResponseEvent = (
-    ResponseCreated
-    | ResponseInProgress
-    | ResponseCompleted
-    | ResponseIncomplete
-    | ResponseFailed
-    | ItemAdded
-    | ItemDone
-    | PartAdded
-    | PartDone
-    | OutputTextDelta
-    | OutputTextDone
-    | ReasoningTextDelta
-    | ReasoningTextDone
-    | ArgumentsDelta
-    | ArgumentsDone
-    | InputDelta
-    | InputDone
+_EVENTS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("response.created", "The response begins.", _RESPONSE),
+    ("response.in_progress", "The response is being written.", _RESPONSE),
+    ("response.completed", "The response is whole.", _RESPONSE),
+    ("response.incomplete", "The budget ran out.", _RESPONSE),
+    ("response.failed", "An error ended the response.", _RESPONSE),
+    ("response.output_item.added", "An item begins.", _ITEM),
+    ("response.output_item.done", "An item is whole.", _ITEM),
+    ("response.content_part.added", "A part begins.", {**_PART, "part": ContentPart}),
+    ("response.content_part.done", "A part is whole.", {**_PART, "part": ContentPart}),
+    ("response.output_text.delta", "More text of a message.", {**_PART, "delta": str, **_LOGPROBS}),
+    ("response.output_text.done", "The text of a message is whole.", {**_PART, "text": str, **_LOGPROBS}),
+    ("response.reasoning_text.delta", "More of a thought.", {**_PART, "delta": str}),
+    ("response.reasoning_text.done", "A thought is whole.", {**_PART, "text": str}),
+    ("response.function_call_arguments.delta", "More JSON text of arguments.", {**_TEXT, "delta": str}),
+    (
+        "response.function_call_arguments.done",
+        "The arguments are whole.",
+        {**_TEXT, "name": str, "arguments": str},
+    ),
+    ("response.custom_tool_call_input.delta", "More of an input.", {**_TEXT, "delta": str}),
+    ("response.custom_tool_call_input.done", "The input is whole.", {**_TEXT, "name": str, "input": str}),
+    (
+        "error",
+        "An error; `response.failed` follows.",
+        {"code": str, "message": str, "param": str | None, "error": OpenAIError},
+    ),
 )
+"""The type of each event of a stream, what it says, and its fields besides its number."""
+
+
+def _event(kind: str, says: str, members: Mapping[str, Any]) -> Any:
+    name = re.sub(r"(?:^|[._])(.)", lambda initial: initial[1].upper(), kind)
+    numbered = {"sequence_number": int, **members}
+    return defstruct(
+        name, numbered.items(), tag_field="type", tag=kind, namespace={"__doc__": says}, module=__name__
+    )
+
+
+RESPONSE_EVENTS = tuple(starmap(_event, _EVENTS))
 
 
 class ResponseInputTokens(Struct):

@@ -10,14 +10,14 @@ A message of the user may hold results of calls, each of which becomes a message
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from gateway.errors import InvalidField
 from gateway.wire.field_reader import FieldReader
-from gateway.wire.images import ImageURL, text_and_images
+from gateway.wire.message_parts import Part, ShownImage, TextPart, images_of, text_of
 from gateway.wire.tools_and_calls import check_result
 from runtime.request import Message
 from toolspecs.tool import ToolCall
@@ -26,15 +26,15 @@ ERROR = "Error: "
 """What a failed call's result begins with: chat templates know no other mark of an error."""
 
 
-class _Block(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
+class _Block(Part, kw_only=True):
     cache_control: Any = None
 
 
-class Text(_Block, tag="text"):
+class Text(TextPart, tag="text"):
     """Text; citations are not shown to the model again."""
 
-    text: str
     citations: Any = None
+    cache_control: Any = None
 
 
 class ImageData(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="base64"):
@@ -59,6 +59,11 @@ class ImageBlock(_Block, tag="image"):
     """What the user shows."""
 
     source: ImageData | ImageAddress
+
+    @property
+    def shown(self) -> ShownImage:
+        """The image."""
+        return ShownImage(self.source.url, "source")
 
 
 class Thinking(_Block, tag="thinking"):
@@ -126,7 +131,7 @@ def read_messages(messages: list[Any], system: Any, reader: FieldReader) -> tupl
     if isinstance(conversation.messages[-1], Assistant):
         at = f"messages[{len(conversation.messages) - 1}].role"
         raise InvalidField(at, "the last message must be the user's: an answer is a message of its own")
-    read = [Message("system", _text(conversation.system))] if conversation.system else []
+    read = [Message("system", text_of(conversation.system))] if conversation.system else []
     called: dict[str, None] = {}
     for i, message in enumerate(conversation.messages):
         read += _read_message(message, f"messages[{i}]", called, reader)
@@ -139,14 +144,14 @@ def _read_message(
     content = message.content
     match message:
         case System():
-            yield Message("system", _text(content))
+            yield Message("system", text_of(content))
         case User():
             blocks = [] if isinstance(content, str) else content
             for j, block in enumerate(blocks):
                 if isinstance(block, ToolResult):
                     check_result(block.tool_use_id, called, f"{path}.content[{j}].tool_use_id")
                     yield _result(block)
-            text, images = text_and_images(_pieces(content, f"{path}.content"))
+            text, images = text_of(content), images_of(content, f"{path}.content")
             if text or images or not any(isinstance(block, ToolResult) for block in blocks):
                 yield Message("user", text, images=images)
         case Assistant():
@@ -161,27 +166,9 @@ def _read_message(
             called.update(dict.fromkeys(call.call_id for call in calls))
             thoughts = [block.thinking for block in blocks if isinstance(block, Thinking)]
             thought = "".join(thoughts) if thoughts else None
-            yield Message("assistant", _text(content), calls=calls, thought=thought)
-
-
-def _pieces(content: str | list[Any], path: str) -> Iterator[str | ImageURL]:
-    """What the user says and shows."""
-    if isinstance(content, str):
-        yield content
-        return
-    for i, block in enumerate(content):
-        if isinstance(block, Text):
-            yield block.text
-        elif isinstance(block, ImageBlock):
-            yield ImageURL(block.source.url, f"{path}[{i}].source")
+            yield Message("assistant", text_of(content), calls=calls, thought=thought)
 
 
 def _result(block: ToolResult) -> Message:
-    text = _text(block.content or "")
+    text = text_of(block.content)
     return Message("tool", f"{ERROR}{text}" if block.is_error else text, call_id=block.tool_use_id)
-
-
-def _text(content: str | Iterable[Any]) -> str:
-    if isinstance(content, str):
-        return content
-    return "".join(block.text for block in content if isinstance(block, Text))

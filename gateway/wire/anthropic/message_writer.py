@@ -112,9 +112,9 @@ class MessageWriter:
         }
         yield {"type": "message_stop"}
 
-    def failed(self, problem: Problem) -> JSON:
+    def failed(self, problem: Problem) -> tuple[JSON, ...]:
         """The last event of a stream that an error ends early."""
-        return anthropic_error(problem)
+        return (anthropic_error(problem),)
 
     def _read(self, event: Event) -> Iterator[JSON]:
         match event:

@@ -12,9 +12,9 @@ from gateway.errors import InvalidField, ThreadUnsupported
 from gateway.http.conversion import convert
 from gateway.wire.anthropic.blocks import Conversation, read_messages
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
-from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
+from gateway.wire.field_rules import rules_of
 from gateway.wire.response_formats import AskedFormat, StructuredOutputsField, read_any_format
-from gateway.wire.tools_and_calls import read_inline_tools
+from gateway.wire.tools_and_calls import check_types, read_inline_tools
 from gateway.wire.turn_fields import (
     NO_HEADERS,
     TurnFields,
@@ -23,58 +23,11 @@ from gateway.wire.turn_fields import (
     read_stop,
     read_turn,
 )
-from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 MAX_STOP_SEQUENCES = 64
 
 _NO_LOGPROBS = "there are no log probabilities here; use /v1/chat/completions"
-
-RULES = FieldRules(
-    silent=SILENT_IN_ALL | {"cache_control", "metadata", "thread", "user_profile_id", "workspace_id"},
-    hints={
-        **HINTS_IN_ALL,
-        "betas": (),
-        "billing_policy": (),
-        "diagnostics": (),
-        "context_management": (),
-        "fallback_credit_token": (),
-        "fallbacks": (),
-        "inference_geo": (),
-        "service_tier": ("auto", "standard_only"),
-        "speed": ("standard",),
-    },
-    fixed={
-        **FIXED_IN_ALL,
-        **CHAT_ONLY,
-        "logprobs": ((False,), _NO_LOGPROBS),
-    },
-    refused={
-        **REFUSED_IN_ALL,
-        "compaction": "conversations are not summarized here; ask for a summary in messages",
-        "container": "there are no containers: tools run at the client",
-        "mcp_servers": "tools run at the client; register the server's tools as a toolset",
-        # Fields of OpenAI's APIs.
-        "function_call": "use tool_choice",
-        "functions": "use tools",
-        "input": "use messages",
-        "instructions": "use system",
-        "max_completion_tokens": "use max_tokens",
-        "max_output_tokens": "use max_tokens",
-        "previous_response_id": "send the whole conversation in messages, or use /v1/responses",
-        "response_format": "use output_config.format",
-        "stop": "use stop_sequences",
-        "text": "use output_config.format",
-    },
-)
-
-
-_NAMES = {
-    "response_format": "output_config.format",
-    "response_format.json_schema": "output_config.format",
-    "stop": "stop_sequences",
-}
-"""The names here of fields that code outside a wire format names."""
 
 
 class Thinking(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -139,6 +92,40 @@ class ChoiceFields(msgspec.Struct):
     tool_choice: Auto | AnyTool | NoTool | OneTool | None
 
 
+_NAMES = {
+    "reasoning_effort": "output_config.effort",
+    "response_format": "output_config.format",
+    "response_format.json_schema": "output_config.format",
+    "stop": "stop_sequences",
+}
+"""The names here of what Chat Completions calls otherwise."""
+
+RULES = rules_of(
+    MessagesFields,
+    _NAMES,
+    FieldRules(
+        silent=frozenset({"cache_control", "thread", "user_profile_id", "workspace_id"}),
+        hints={
+            "betas": (),
+            "billing_policy": (),
+            "diagnostics": (),
+            "context_management": (),
+            "fallback_credit_token": (),
+            "fallbacks": (),
+            "inference_geo": (),
+            "service_tier": ("auto", "standard_only"),
+            "speed": ("standard",),
+        },
+        fixed={"logprobs": ((False,), _NO_LOGPROBS)},
+        refused={
+            "compaction": "conversations are not summarized here; ask for a summary in messages",
+            "container": "there are no containers: tools run at the client",
+            "mcp_servers": "tools run at the client; register the server's tools as a toolset",
+            "previous_response_id": "send the whole conversation in messages, or use /v1/responses",
+        },
+    ),
+)
+
 BODY = RequestBody(MessagesFields, (Conversation,), (ChoiceFields, StructuredOutputsField), RULES)
 
 
@@ -181,8 +168,8 @@ def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: boo
         reasoning_effort=_read_effort(fields),
         has_custom_calls=False,
     )
-    effort_name = "thinking" if fields.thinking else "output_config.effort"
-    names = {**_NAMES, **asked_format.names, "reasoning_effort": effort_name}
+    effort_name = {"reasoning_effort": "thinking"} if fields.thinking else {}
+    names = {**_NAMES, **asked_format.names, **effort_name}
     return WireRequest(turn=turn, ignored=reader.ignored, names=names)
 
 
@@ -230,15 +217,8 @@ def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
         InvalidField: it is a tool that Anthropic runs.
         InvalidTools, LimitExceeded: as `read_inline_tools`.
     """
-    plain_tools = []
-    for number, document in enumerate(documents):
-        kind = document.get("type") if isinstance(document, Mapping) else None
-        if kind not in (None, "custom"):
-            quoted_kind = shorten(repr(kind), MAX_NAME)
-            reason = f"{quoted_kind} is not supported: only tools with an input_schema are called"
-            raise InvalidField(f"tools[{number}].type", reason)
-        plain_tools.append(_plain(document))
-    tools = read_inline_tools(plain_tools, reader)
+    check_types(documents, ("custom",), "only tools with an input_schema are called")
+    tools = read_inline_tools(list(map(_plain, documents)), reader)
     return tuple(
         tool
         for tool, written in zip(tools, documents, strict=True)

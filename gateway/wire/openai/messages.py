@@ -1,6 +1,5 @@
 """Reads the messages of a Chat Completions request."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -8,13 +7,40 @@ import msgspec
 from gateway.errors import InvalidField
 from gateway.generation.custom_inputs import call_with_input
 from gateway.wire.field_reader import FieldReader
-from gateway.wire.images import ImageURL, text_and_images
+from gateway.wire.message_parts import Part, RefusalPart, ShownImage, TextPart, images_of, text_of
 from gateway.wire.tools_and_calls import check_arguments, check_result
 from runtime.request import Message
-from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import ToolCall
 
-Content = str | list[dict[str, Any]]
+
+class Text(TextPart, tag="text"):
+    """Text."""
+
+
+class ImageURL(msgspec.Struct, forbid_unknown_fields=True):
+    """An image as a data URL; `detail` has no effect."""
+
+    url: str
+    detail: Any = None
+
+
+class ImagePart(Part, tag="image_url"):
+    """What the user shows."""
+
+    image_url: ImageURL
+
+    @property
+    def has_detail(self) -> bool:
+        """Whether it asks for a resolution."""
+        return self.image_url.detail not in (None, "auto")  # a tuple, because it may have no hash
+
+    @property
+    def shown(self) -> ShownImage:
+        """The image."""
+        return ShownImage(self.image_url.url, "image_url.url")
+
+
+Content = str | list[Text | RefusalPart]
 
 
 class _Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="role"):
@@ -34,9 +60,9 @@ class Developer(_Strict, tag="developer"):
 
 
 class User(_Strict, tag="user"):
-    """What the user says."""
+    """What the user says and shows."""
 
-    content: Content
+    content: str | list[Text | RefusalPart | ImagePart]
 
 
 class Function(msgspec.Struct, forbid_unknown_fields=True):
@@ -100,15 +126,21 @@ def read_messages(messages: list[Any], reader: FieldReader) -> tuple[Message, ..
     read = reader.convert({"messages": messages}, Messages).messages
     called: dict[str, None] = {}
     for i, message in enumerate(read):
-        if isinstance(message, Assistant) and message.function_call is not None:
-            raise InvalidField(f"messages[{i}].function_call", "use tool_calls")
-        if isinstance(message, Assistant):
-            for j, call in enumerate(message.tool_calls or ()):
-                _check_call(call, f"messages[{i}].tool_calls[{j}]")
-                called[call.id] = None
-        elif isinstance(message, Tool):
-            check_result(message.tool_call_id, called, f"messages[{i}].tool_call_id")
-    return tuple(_read_message(message, f"messages[{i}]", reader) for i, message in enumerate(read))
+        match message:
+            case Assistant(function_call=None, tool_calls=calls):
+                for j, call in enumerate(calls or ()):
+                    _check_call(call, f"messages[{i}].tool_calls[{j}]")
+                    called[call.id] = None
+            case Assistant():
+                raise InvalidField(f"messages[{i}].function_call", "use tool_calls")
+            case Tool(tool_call_id=call_id):
+                check_result(call_id, called, f"messages[{i}].tool_call_id")
+            case User(content=[*parts]) if any(
+                isinstance(part, ImagePart) and part.has_detail for part in parts
+            ):
+                path = "messages[].content[].image_url.detail"
+                reader.ignore(path, "the engine reads images in its own way")
+    return tuple(_read_message(message, f"messages[{i}].content") for i, message in enumerate(read))
 
 
 def _check_call(call: Call | CustomCall, path: str) -> None:
@@ -117,76 +149,21 @@ def _check_call(call: Call | CustomCall, path: str) -> None:
         check_arguments(call.function.arguments, f"{path}.function.arguments")
 
 
-def _read_message(
-    message: System | Developer | User | Assistant | Tool, path: str, reader: FieldReader
-) -> Message:
-    at = f"{path}.content"
-    if isinstance(message, User):
-        user_text, images = text_and_images(_pieces(message.content, at, reader))
-        return Message("user", user_text, name=message.name, images=images)
-    text = _read_content(message.content, at, reader)
+def _read_message(message: System | Developer | User | Assistant | Tool, content_path: str) -> Message:
+    text, name = text_of(message.content), message.name
     match message:
+        case User(content=content):
+            return Message("user", text, name=name, images=images_of(content, content_path))
         case System() | Developer():
-            return Message("system", text, name=message.name)
-        case Tool():
-            return Message("tool", text, call_id=message.tool_call_id, name=message.name)
-        case Assistant():
+            return Message("system", text, name=name)
+        case Tool(tool_call_id=call_id):
+            return Message("tool", text, call_id=call_id, name=name)
+        case Assistant(refusal=refusal, reasoning_content=thought):
             calls = tuple(map(_read_call, message.tool_calls or ()))
-            return Message(
-                "assistant",
-                text or message.refusal or "",
-                calls=calls,
-                name=message.name,
-                thought=message.reasoning_content,
-            )
+            return Message("assistant", text or refusal or "", calls=calls, name=name, thought=thought)
 
 
 def _read_call(call: Call | CustomCall) -> ToolCall:
     if isinstance(call, CustomCall):
         return call_with_input(call.id, call.custom.name, call.custom.input)
     return ToolCall(call.id, call.function.name, call.function.arguments)
-
-
-def _pieces(content: Content, path: str, reader: FieldReader) -> Iterator[str | ImageURL]:
-    """What a user says and shows."""
-    if isinstance(content, str):
-        yield content
-        return
-    for i, part in enumerate(content):
-        read = _read_image if part.get("type") == "image_url" else _read_part
-        yield read(part, f"{path}[{i}]", reader)
-
-
-def _read_image(part: dict[str, Any], path: str, reader: FieldReader) -> ImageURL:
-    image = part.get("image_url")
-    if not isinstance(image, dict) or not isinstance(image.get("url"), str):
-        raise InvalidField(f"{path}.image_url.url", "it must be a string")
-    if image.get("detail") not in (None, "auto"):  # a tuple, because what a client sends may have no hash
-        reader.ignore("messages[].content[].image_url.detail", "the engine reads images in its own way")
-    return ImageURL(image["url"], f"{path}.image_url.url")
-
-
-def _read_content(content: Content | None, path: str, reader: FieldReader) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "".join(_read_part(part, f"{path}[{i}]", reader) for i, part in enumerate(content))
-
-
-def _read_part(part: dict[str, Any], path: str, reader: FieldReader) -> str:
-    kind = part.get("type")
-    if kind is None:
-        raise InvalidField(f"{path}.type", "it is required; a text has 'text'")
-    key = "refusal" if kind == "refusal" else "text"
-    if kind not in ("text", "refusal"):  # a tuple, because what a client sends may have no hash
-        shown = shorten(repr(kind), MAX_NAME)
-        raise InvalidField(f"{path}.type", f"{shown} is not supported: the model reads 'text' only")
-    for name, value in part.items():
-        if name in {"type", key} or reader.ignore_unknown(
-            name, value, ("type", key), f"messages[].content[].{name}"
-        ):
-            continue
-        raise InvalidField(f"{path}.{name}", f"there is no such field{instead(name, ('type', key))}")
-    if not isinstance(part.get(key), str):
-        raise InvalidField(f"{path}.{key}", "it must be a string")
-    text: str = part[key]
-    return text

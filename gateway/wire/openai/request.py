@@ -12,7 +12,7 @@ from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.http.conversion import convert
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
-from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
+from gateway.wire.field_rules import rules_of
 from gateway.wire.openai.messages import Messages, read_messages
 from gateway.wire.response_formats import (
     Choice,
@@ -25,7 +25,7 @@ from gateway.wire.response_formats import (
     read_any_format,
     read_shared_format,
 )
-from gateway.wire.tools_and_calls import allowed_choice, read_openai_tools
+from gateway.wire.tools_and_calls import allowed_choice, choice_of_mode, read_openai_tools
 from gateway.wire.turn_fields import (
     NO_HEADERS,
     StreamOptions,
@@ -38,31 +38,7 @@ from gateway.wire.turn_fields import (
     read_turn,
 )
 from toolspecs.nearest import MAX_NAME, shorten
-from toolspecs.tool import ChoiceMode, ToolChoice
-
-RULES = FieldRules(
-    silent=SILENT_IN_ALL | {"metadata"},
-    hints={**HINTS_IN_ALL, "prediction": (), "store": (False,), "verbosity": ("medium",)},
-    fixed={**FIXED_IN_ALL, "modalities": ((["text"],), "only text is generated")},
-    refused={
-        **REFUSED_IN_ALL,
-        "audio": "only text is generated",
-        "disable_parallel_tool_use": "use parallel_tool_calls",
-        "function_call": "use tool_choice",
-        "functions": "use tools",
-        "web_search_options": "there is no web search",
-        # Fields of other APIs.
-        "input": "use messages",
-        "instructions": "send them as a message of the role system",
-        "max_output_tokens": "use max_completion_tokens",
-        "output_config": "use response_format and reasoning_effort",
-        "output_format": "use response_format",
-        "previous_response_id": "send the whole conversation in messages, or use /v1/responses",
-        "stop_sequences": "use stop",
-        "system": "send it as a message of the role system",
-        "text": "use response_format",
-    },
-)
+from toolspecs.tool import ToolChoice
 
 MAX_BIASES = 1_024
 """Tokens that `logit_bias` may name: each is added to the logits of every token that is written."""
@@ -152,6 +128,22 @@ class ChoiceFields(msgspec.Struct):
 
     tool_choice: Literal["none", "auto", "required", "any"] | Named | NamedCustom | Allowed | None
 
+
+_NAMES = {"max_tokens": "max_completion_tokens", "system": "a message of the role system"}
+
+RULES = rules_of(
+    ChatFields,
+    _NAMES,
+    FieldRules(
+        hints={"prediction": (), "store": (False,), "verbosity": ("medium",)},
+        fixed={"modalities": ((["text"],), "only text is generated")},
+        refused={
+            "audio": "only text is generated",
+            "previous_response_id": "send the whole conversation in messages, or use /v1/responses",
+            "web_search_options": "there is no web search",
+        },
+    ),
+)
 
 BODY = RequestBody(ChatFields, (Messages,), (FormatFields, ChoiceFields, StructuredOutputsField), RULES)
 
@@ -252,8 +244,6 @@ def read_response_format(value: Any) -> ResponseFormat | None:
 def read_tool_choice(value: Any) -> ToolChoice | None:
     """`tool_choice`; None is the API's default. Raises InvalidField."""
     match convert({"tool_choice": value}, ChoiceFields).tool_choice:
-        case None:
-            return None
         case Named(function=chosen) | NamedCustom(custom=chosen):
             return ToolChoice.named(chosen.name)
         case Allowed(allowed_tools=allowed):
@@ -261,7 +251,5 @@ def read_tool_choice(value: Any) -> ToolChoice | None:
                 tool.function.name if isinstance(tool, Named) else tool.custom.name for tool in allowed.tools
             ]
             return allowed_choice(allowed.mode, names, "tool_choice.allowed_tools.tools")
-        case "any":  # Anthropic's word
-            return ToolChoice(ChoiceMode.REQUIRED)
         case mode:
-            return ToolChoice(ChoiceMode(mode))
+            return choice_of_mode(mode)

@@ -72,9 +72,9 @@ class ChatWriter:
         if self._includes_usage:
             yield envelope | {"choices": [], "usage": usage(generation), "callgate": extension(generation)}
 
-    def failed(self, problem: Problem) -> JSON:
+    def failed(self, problem: Problem) -> tuple[JSON, ...]:
         """The last event of a stream that an error ends early."""
-        return openai_error(problem)
+        return (openai_error(problem),)
 
     def _chunk(self, event: Event) -> JSON:
         """The chunk of an event, without its envelope."""

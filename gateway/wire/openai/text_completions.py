@@ -18,7 +18,7 @@ from gateway.http.conversion import convert
 from gateway.http.error_shapes import Problem, openai_error
 from gateway.wire.answer_parts import extension, usage
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
-from gateway.wire.field_rules import FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
+from gateway.wire.field_rules import rules_of
 from gateway.wire.openai.request import (
     ChatRequest,
     FormatFields,
@@ -36,29 +36,7 @@ from toolspecs.json_value import JSON
 DEFAULT_MAX_TOKENS = 16
 """This API's own default."""
 
-_CHAT = "use /v1/chat/completions"
-
-RULES = FieldRules(
-    silent=SILENT_IN_ALL | {"metadata"},
-    hints={**HINTS_IN_ALL, "add_special_tokens": (True,)},
-    fixed={
-        **FIXED_IN_ALL,
-        "best_of": ((1,), "every choice is returned"),
-        "suffix": (("",), "nothing is inserted into a text"),
-    },
-    refused={
-        **REFUSED_IN_ALL,
-        "function_call": f"there are no tools here; {_CHAT}",
-        "functions": f"there are no tools here; {_CHAT}",
-        "input": "use prompt",
-        "max_completion_tokens": "use max_tokens",
-        "max_output_tokens": "use max_tokens",
-        "messages": _CHAT,
-        "output_config": "use response_format",
-        "output_format": "use response_format",
-        "text": "use response_format",
-    },
-)
+_NO_TOOLS = "use /v1/chat/completions: there are no tools here"
 
 TokenIds = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)]
 
@@ -76,6 +54,27 @@ class PromptField(msgspec.Struct):
     prompt: str | list[str | int | TokenIds]
 
 
+_NAMES = {"messages": "prompt", "system": "prompt"}
+"""The names here of what Chat Completions calls otherwise."""
+
+RULES = rules_of(
+    CompletionFields,
+    _NAMES,
+    FieldRules(
+        hints={"add_special_tokens": (True,)},
+        fixed={
+            "best_of": ((1,), "every choice is returned"),
+            "suffix": (("",), "nothing is inserted into a text"),
+        },
+        refused={
+            "function_call": _NO_TOOLS,
+            "functions": _NO_TOOLS,
+            "messages": "use /v1/chat/completions",
+        },
+    ),
+    absent=("parallel_tool_calls", "reasoning_effort", "tool_choice", "tools"),
+)
+
 BODY = RequestBody(CompletionFields, (), (PromptField, FormatFields, StructuredOutputsField), RULES)
 
 
@@ -85,9 +84,9 @@ def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: boo
     fields = reader.convert(reader.apply_rules(RULES, body), CompletionFields)
     for name in ("tools", "tool_choice", "toolset"):
         if getattr(fields, name) is not None:
-            raise InvalidField(name, f"there are no tools here; {_CHAT}")
+            raise InvalidField(name, _NO_TOOLS)
     if headers.toolset is not None:
-        raise InvalidField("X-Toolset", f"there are no tools here; {_CHAT}")
+        raise InvalidField("X-Toolset", _NO_TOOLS)
     for name in (
         "chat_template_kwargs",
         "parallel_tool_calls",
@@ -111,7 +110,10 @@ def read_request(body: Any, headers: TurnHeaders = NO_HEADERS, *, is_strict: boo
         num_logprobs=fields.logprobs,
     )
     return ChatRequest(
-        turn=turn, ignored=reader.ignored, names=asked_format.names, includes_usage=includes_usage
+        turn=turn,
+        ignored=reader.ignored,
+        names={**_NAMES, **asked_format.names},
+        includes_usage=includes_usage,
     )
 
 
@@ -177,9 +179,9 @@ class TextCompletionWriter:
         if self._includes_usage:
             yield self._envelope | self._with_usage([])
 
-    def failed(self, problem: Problem) -> JSON:
+    def failed(self, problem: Problem) -> tuple[JSON, ...]:
         """The last event of a stream that an error ends early."""
-        return openai_error(problem)
+        return (openai_error(problem),)
 
     def _with_usage(self, choices: list[JSON]) -> JSON:
         generation = self._generation

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.generation.generation import Generation
-from gateway.http.error_shapes import Problem
+from gateway.http.error_shapes import Problem, openai_error
 from gateway.wire.answer_parts import extension, logprob, new_call_id, usage
 from runtime.events import (
     ArgumentsDelta,
@@ -142,12 +142,21 @@ class ResponseWriter:
                     fields["response"]["store"] = await self._save(fields["response"])
                 yield self._event(kind, **fields)
 
-    def failed(self, problem: Problem) -> JSON:
-        """The last event of a stream that an error ends early."""
-        # The API has a closed list of codes; `type` is the error's own.
+    def failed(self, problem: Problem) -> tuple[JSON, ...]:
+        """The last events of a stream that an error ends early: the error, and the response that it failed.
+
+        OpenAI documents the members of `error` in the event itself, and sends them in the object. Its clients
+        raise an error only for that object; they return a failed response as if it were complete.
+        """
+        error = openai_error(problem)["error"]
+        told = {name: error[name] for name in ("code", "message", "param")}
+        # A response has a closed list of codes; `type` is the error's own.
         code = "rate_limit_exceeded" if problem.status == HTTPStatus.TOO_MANY_REQUESTS else "server_error"
-        error = {"code": code, "message": problem.detail, "type": problem.kind, "param": problem.param}
-        return self._event("response.failed", response=self._response("failed") | {"error": error})
+        response = self._response("failed") | {"error": {**told, "code": code, "type": problem.kind}}
+        return (
+            self._event("error", **told, error=error),
+            self._event("response.failed", response=response),
+        )
 
     def _event(self, kind: str, **fields: Any) -> JSON:
         self._num_events += 1

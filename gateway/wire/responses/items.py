@@ -1,6 +1,6 @@
 """Reads the input of a Responses request: items, several of which may make one message."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby, starmap
 from typing import Any, Literal
@@ -10,59 +10,49 @@ import msgspec
 from gateway.errors import InvalidField
 from gateway.generation.custom_inputs import call_with_input
 from gateway.wire.field_reader import FieldReader
-from gateway.wire.images import ImageURL, text_and_images
+from gateway.wire.message_parts import (
+    Part,
+    RefusalPart,
+    ShownImage,
+    TextPart,
+    images_of,
+    text_of,
+)
 from gateway.wire.tools_and_calls import check_arguments, check_result
 from runtime.request import Message
 from toolspecs.tool import ToolCall
 
 
-class _Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
-    pass
-
-
-class InputText(_Part, tag="input_text"):
+class InputText(TextPart, tag="input_text"):
     """What a user, a developer or a tool wrote."""
 
-    text: str
 
-
-class InputImage(_Part, tag="input_image"):
+class InputImage(Part, tag="input_image"):
     """An image from the user; `detail` has no effect."""
 
     image_url: str
     detail: str | None = None
     file_id: None = None
 
+    @property
+    def shown(self) -> ShownImage:
+        """The image."""
+        return ShownImage(self.image_url, "image_url")
 
-class OutputText(_Part, tag="output_text"):
+
+class OutputText(TextPart, tag="output_text"):
     """What the model wrote; annotations and log probabilities are not shown to it again."""
 
-    text: str
     annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
 
 
-class Refusal(_Part, tag="refusal"):
-    """What the model refused to do."""
-
-    refusal: str
-
-    @property
-    def text(self) -> str:
-        """Its text."""
-        return self.refusal
-
-
-class ReasoningText(_Part, tag="reasoning_text"):
+class ReasoningText(TextPart, tag="reasoning_text"):
     """A thought."""
 
-    text: str
 
-
-class SummaryText(_Part, tag="summary_text"):
+class SummaryText(TextPart, tag="summary_text"):
     """The summary of a thought."""
-
-    text: str
 
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -79,7 +69,7 @@ class MessageItem(_Item, tag="message"):
     """A message; clients may leave out its type."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[InputText | InputImage | OutputText | Refusal]
+    content: str | list[InputText | InputImage | OutputText | RefusalPart]
     phase: str | None = None
 
 
@@ -131,7 +121,7 @@ class ReasoningItem(_Item, tag="reasoning"):
     @property
     def text(self) -> str:
         """What can be read of it."""
-        return _text(self.content or self.summary or [])
+        return text_of(self.content or self.summary or [])
 
 
 InputItem = (
@@ -213,12 +203,12 @@ def _message(number: int, item: InputItem) -> Message:
             return _calls_message([item])
         case MessageItem(role=role, content=content):
             at = f"input[{number}].content"
-            text, images = text_and_images(_pieces(content, at))
+            images = images_of(content, at)
             if images and role != "user":
                 raise InvalidField(at, f"{role!r} shows an image, and only a user can")
-            return Message("system" if role == "developer" else role, text, images=images)
+            return Message("system" if role == "developer" else role, text_of(content), images=images)
         case FunctionCallOutputItem() | CustomToolCallOutputItem():
-            return Message("tool", _text(item.output), call_id=item.call_id, name=item.name)
+            return Message("tool", text_of(item.output), call_id=item.call_id, name=item.name)
         case ReasoningItem():
             return Message("assistant", thought=item.text)
 
@@ -237,24 +227,3 @@ def _is_one_turn(last: Message, following: Message) -> bool:
 
 def _merged(last: Message, following: Message) -> Message:
     return replace(last, content=last.content + following.content, calls=following.calls)
-
-
-_Parts = list[InputText] | list[ReasoningText] | list[SummaryText]
-
-
-def _pieces(
-    content: str | list[InputText | InputImage | OutputText | Refusal], path: str
-) -> Iterator[str | ImageURL]:
-    """What a message says and shows."""
-    if isinstance(content, str):
-        yield content
-        return
-    for i, part in enumerate(content):
-        if isinstance(part, InputImage):
-            yield ImageURL(part.image_url, f"{path}[{i}].image_url")
-        else:
-            yield part.text
-
-
-def _text(content: str | _Parts) -> str:
-    return content if isinstance(content, str) else "".join(part.text for part in content)

@@ -12,7 +12,7 @@ from gateway.errors import InvalidField
 from gateway.generation.turn import Turn
 from gateway.http.conversion import convert
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
-from gateway.wire.field_rules import CHAT_ONLY, FIXED_IN_ALL, HINTS_IN_ALL, REFUSED_IN_ALL, SILENT_IN_ALL
+from gateway.wire.field_rules import rules_of
 from gateway.wire.response_formats import (
     Choice,
     Grammar,
@@ -25,7 +25,7 @@ from gateway.wire.response_formats import (
     read_shared_format,
 )
 from gateway.wire.responses.items import InputField, read_input
-from gateway.wire.tools_and_calls import allowed_choice, read_openai_tools
+from gateway.wire.tools_and_calls import allowed_choice, choice_of_mode, read_openai_tools
 from gateway.wire.turn_fields import (
     NO_HEADERS,
     StreamOptions,
@@ -35,9 +35,8 @@ from gateway.wire.turn_fields import (
     ignore_obfuscation,
     read_turn,
 )
-from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.shapes import Shape, write_tool
-from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.tool import Tool, ToolChoice
 
 LOGPROBS = "message.output_text.logprobs"
 # The others are about OpenAI's own tools, about images, and about thoughts, which are never encrypted here.
@@ -53,55 +52,6 @@ Included = Literal[
 ]
 
 _CONTINUED = "use previous_response_id, or send the whole conversation in input"
-
-REPEATED = frozenset({"prompt_cache_key", "safety_identifier", "user"})
-"""Fields that change nothing in the output, but that a response repeats."""
-
-RULES = FieldRules(
-    silent=SILENT_IN_ALL - REPEATED,
-    hints={
-        **HINTS_IN_ALL,
-        # Of OpenAI's service.
-        "access_programs": (),
-        "background_options": (),
-        "image": (),
-    },
-    fixed={
-        **FIXED_IN_ALL,
-        **CHAT_ONLY,
-        "background": ((False,), "every answer is made at once"),
-        "logprobs": ((False,), f'put "{LOGPROBS}" into include'),
-    },
-    refused={
-        **REFUSED_IN_ALL,
-        "context_management": "it is not supported",
-        "conversation": _CONTINUED,
-        "prompt": "prompts are not stored: send instructions and input",
-        # Fields of other APIs.
-        "disable_parallel_tool_use": "use parallel_tool_calls",
-        "function_call": "use tool_choice",
-        "functions": "use tools",
-        "max_completion_tokens": "use max_output_tokens",
-        "max_tokens": "use max_output_tokens",
-        "messages": "use input",
-        "output_config": "use text.format and reasoning.effort",
-        "output_format": "use text.format",
-        "reasoning_effort": "use reasoning.effort",
-        "response_format": "use text.format",
-        "stop": "there are no stop sequences here; use /v1/chat/completions",
-        "stop_sequences": "there are no stop sequences here; use /v1/chat/completions",
-        "system": "use instructions",
-    },
-)
-
-_NAMES = {
-    "max_tokens": "max_output_tokens",
-    "messages": "input",
-    "reasoning_effort": "reasoning.effort",
-    "response_format": "text.format",
-    "response_format.json_schema": "text.format",
-}
-"""The names here of fields that code outside a wire format names."""
 
 ECHOED: Mapping[str, Any] = {
     "instructions": None,
@@ -185,6 +135,38 @@ class ChoiceFields(msgspec.Struct):
     tool_choice: Literal["none", "auto", "required", "any"] | Named | NamedCustom | Allowed | None
 
 
+_NAMES = {
+    "max_tokens": "max_output_tokens",
+    "messages": "input",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+    "response_format.json_schema": "text.format",
+    "system": "instructions",
+}
+"""The names here of what Chat Completions calls otherwise."""
+
+RULES = rules_of(
+    ResponsesFields,
+    {**_NAMES, "stop": "/v1/chat/completions: there are no stop sequences here"},
+    FieldRules(
+        hints={
+            # Of OpenAI's service.
+            "access_programs": (),
+            "background_options": (),
+            "image": (),
+        },
+        fixed={
+            "background": ((False,), "every answer is made at once"),
+            "logprobs": ((False,), f'put "{LOGPROBS}" into include'),
+        },
+        refused={
+            "context_management": "it is not supported",
+            "conversation": _CONTINUED,
+            "prompt": "prompts are not stored: send instructions and input",
+        },
+    ),
+)
+
 BODY = RequestBody(ResponsesFields, (InputField,), (ChoiceFields, StructuredOutputsField), RULES)
 
 
@@ -219,7 +201,7 @@ def read_request(
     turn = replace(
         read_turn(fields, headers),
         messages=read_input(fields.input, fields.instructions, reader),
-        tools=read_tools(fields.tools or [], reader),
+        tools=read_openai_tools(fields.tools or [], reader),
         tool_choice=read_tool_choice(fields.tool_choice),
         response_format=asked_format.format,
         max_tokens=fields.max_output_tokens,
@@ -294,27 +276,9 @@ def _read_logprobs(fields: ResponsesFields) -> int | None:
 def read_tool_choice(value: Any) -> ToolChoice | None:
     """`tool_choice`; None is the API's default. Raises InvalidField."""
     match convert({"tool_choice": value}, ChoiceFields).tool_choice:
-        case None:
-            return None
         case Named(name=name) | NamedCustom(name=name):
             return ToolChoice.named(name)
         case Allowed(mode=mode, tools=tools):
             return allowed_choice(mode, [tool.name for tool in tools], "tool_choice.tools")
-        case "any":  # Anthropic's word
-            return ToolChoice(ChoiceMode.REQUIRED)
         case mode:
-            return ToolChoice(ChoiceMode(mode))
-
-
-def read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
-    """`tools`; raises InvalidField if one is of another type, InvalidTools, LimitExceeded."""
-    for number, document in enumerate(documents):
-        kind = document.get("type") if isinstance(document, dict) else None
-        if kind not in (None, "custom", "function"):
-            shown = shorten(repr(kind), MAX_NAME)
-            reason = (
-                f"{shown} is not supported: only functions and custom tools are called,"
-                " and it is the client that runs them"
-            )
-            raise InvalidField(f"tools[{number}].type", reason)
-    return read_openai_tools(documents, reader)
+            return choice_of_mode(mode)
