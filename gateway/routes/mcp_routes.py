@@ -47,9 +47,9 @@ async def mcp_message(toolset: FromPath[str], context: WiredContext) -> ASGIApp:
     reference = ToolsetReference.parse(toolset)
     contents = context.services.bodies.contents
     check_media_type(context.request)
-    limits = replace(
-        contents, num_values=min(MAX_VALUES, contents.num_values), depth=min(MAX_DEPTH, contents.depth)
-    )
+    limits = replace(contents, depth=MAX_DEPTH)
+    if contents.num_values > MAX_VALUES:
+        limits = replace(limits, num_values=MAX_VALUES, setting="")
     raw, is_listing = await context.read_held(_checked, limits=limits)
     revision = await context.services.registry.catalog.resolve(reference)
     judge = partial(context.services.registry.faults, principal=context.principal)
