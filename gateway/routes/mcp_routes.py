@@ -95,7 +95,9 @@ def _checked(body: JsonBody) -> tuple[bytes, bool]:
     if "id" in message and type(message["id"]) not in {int, str}:
         raise InvalidField("id", "it must be a text or a whole number; a notification has none")
     if not isinstance(message.get("method"), str):
-        raise InvalidField("method", "it must be a text; responses are not taken, since nothing is asked here")
+        raise InvalidField(
+            "method", "it must be a text; responses are not taken, since nothing is asked here"
+        )
     if not isinstance(message.get("params"), dict | None):
         raise InvalidField("params", "it must be an object")
     return body.raw, message["method"] == "tools/list"
