@@ -9,6 +9,7 @@ from typing import Any
 from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
+from litestar.types import ASGIApp
 from opentelemetry import trace
 
 from compiler.cache.grammar_cache import GrammarCache
@@ -88,9 +89,13 @@ def connect(resources: Resources, loaded: Loaded) -> Litestar:
         open_paths=OpenPaths.of(app),
         origins=resources.origins,
     )
-    unfinished = UnfinishedRequests(controlled)
-    app.asgi_handler = RequestIds(AccessLog(Cors(unfinished, resources.origins)))
+    app.asgi_handler = outermost(UnfinishedRequests(controlled), resources.origins)
     return app
+
+
+def outermost(app: ASGIApp, origins: frozenset[str]) -> ASGIApp:
+    """An application whose answers all have an id, a line in the log, and what pages of `origins` need."""
+    return RequestIds(AccessLog(Cors(app, origins)))
 
 
 def _litestar(resources: Resources, loaded: Loaded) -> Litestar:
@@ -226,7 +231,7 @@ def _bodies(resources: Resources) -> RequestBodies:
         limit=BodyLimit(settings.max_body_bytes, "max_body_bytes"),
         toolset_limit=BodyLimit(settings.max_toolset_bytes, "max_toolset_bytes"),
         max_large=settings.max_large_bodies,
-        contents=ContentLimits(num_values=settings.max_body_values),
+        contents=ContentLimits(num_values=settings.max_body_values, setting="max_body_values"),
         has_others=resources.held.has_others,
     )
 

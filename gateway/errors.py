@@ -103,7 +103,8 @@ class TooMuchHeld(GatewayError):
     def __init__(self, num_bytes: int, most: int) -> None:
         super().__init__(
             f"with this one, the bodies and toolsets of this client's running requests take {num_bytes} bytes"
-            f" of memory, and they may take {most}; try again when some have ended, or send fewer at once"
+            f" of memory, and the setting max_held_bytes allows {most}; try again when some have ended, or"
+            " send fewer at once"
         )
 
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gateway.access.api_keys import ApiKeys
-from gateway.app import connect
+from gateway.app import connect, outermost
 from gateway.connections import BACKLOG, CLOSE_HEADER, LAST_REQUEST_S, ServerConfig
 from gateway.data_dir import open_store_of
 from gateway.errors import SettingsError, StillLoading
@@ -140,7 +140,7 @@ def serve(settings: Settings, console: Console) -> None:
             listener = opened.enter_context(listen(settings))
             if resources.recorders.provider:
                 trace.set_tracer_provider(resources.recorders.provider)
-            with answering_while_loading(settings, listener):
+            with answering_while_loading(settings, listener, resources.origins):
                 loaded = Loaded.load(settings)
             app = connect(resources, loaded)
         host, port = listener.getsockname()[:2]
@@ -167,10 +167,12 @@ def serve(settings: Settings, console: Console) -> None:
 
 
 @contextmanager
-def answering_while_loading(settings: Settings, listener: socket.socket) -> Iterator[None]:
+def answering_while_loading(
+    settings: Settings, listener: socket.socket, origins: frozenset[str] = frozenset()
+) -> Iterator[None]:
     """Answer each request in the block with `StillLoading`: without that it would wait for minutes."""
     config = ServerConfig(
-        _refuse,
+        outermost(_refuse, origins),
         settings,
         log_level="warning",
         access_log=False,

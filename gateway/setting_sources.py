@@ -230,7 +230,9 @@ def _from_file(path: Path) -> dict[str, Any]:
 def _convert(name: str, value: Any, source: str) -> Any:
     hints = get_type_hints(Settings, include_extras=True)
     if name not in hints:
-        raise SettingsError(name, source, f"there is no such setting{_nearest(name, hints)}")
+        is_table = isinstance(value, dict) and not value.keys().isdisjoint(hints)
+        hint = f"; write its settings without [{name}] around them" if is_table else _nearest(name, hints)
+        raise SettingsError(name, source, f"there is no such setting{hint}")
     shown = variable_of(name) if source == ENVIRONMENT else name
     is_text = source in {COMMAND_LINE, ENVIRONMENT}
     if (name == "models" and isinstance(value, dict)) or (name == "model" and isinstance(value, dict | list)):

@@ -48,6 +48,8 @@ class ContentLimits:
     depth: int = 500
     num_long_numbers: int = 4_000
     """Numbers of many digits, or with an exponent of three."""
+    setting: str = ""
+    """The setting that says how many values, for errors; empty if none does."""
 
 
 class Scanned(NamedTuple):
@@ -73,7 +75,8 @@ def scan(text: bytes, limits: ContentLimits) -> Scanned:
         digits = piece.translate(_DIGITS_AS_ZERO, _SIGNS)
         num_long += digits.count(_LONG_NUMBER) + digits.count(_LARGE_EXPONENT)
         if num_values > limits.num_values:
-            raise TooManyValues(f"it holds more than {limits.num_values} values")
+            by_setting = f", which is the limit of the setting {limits.setting}" if limits.setting else ""
+            raise TooManyValues(f"it holds more than {limits.num_values} values{by_setting}")
         if num_long > limits.num_long_numbers:
             most, length = limits.num_long_numbers, len(_LONG_NUMBER)
             raise TooManyValues(f"it holds more than {most} numbers of {length} digits or a large exponent")

@@ -147,7 +147,8 @@ def _narrowed(found: _Verdict, note: str) -> _Verdict:
 def _ignored(keyword: str, value: object) -> str:
     """The note on a keyword or format that is ignored because it is unknown."""
     if keyword == "format" and isinstance(value, str) and value not in FORMATS:
-        return f"unknown format, {IGNORED}{did_you_mean(near_matches(value, FORMATS, 1, _LIKELY))}"
+        named = f"unknown format {shorten(repr(value), MAX_NAME)}, {IGNORED}"
+        return named + did_you_mean(near_matches(value, FORMATS, 1, _LIKELY))
     if keyword == "nullable":
         return _NULLABLE if value is True else ""
     if keyword == "discriminator":

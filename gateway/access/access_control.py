@@ -12,13 +12,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
 from gateway.access.api_keys import ApiKeys
 from gateway.access.configured_keys import ConfiguredKeys, keys_sent
 from gateway.access.grants import ALL_SCOPES, GRANT, Grant, KeyScope
 from gateway.access.route_scopes import OpenPaths
 from gateway.errors import ForeignHost, ForeignPage, GatewayError, MalformedHead, SettingsError, Unauthorized
+from gateway.http.headers import with_headers
 from gateway.http.problems import send_error
 from gateway.settings import Settings, is_loopback
 
@@ -131,7 +132,7 @@ class AccessControl:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it."""
         if scope["type"] == ScopeType.HTTP:
-            send = _with_browser_headers(send)
+            send = with_headers(send, lambda: _BROWSER_HEADERS)
             try:
                 scope[GRANT] = await self._grant_of(scope)  # type: ignore[literal-required]
             except GatewayError as error:
@@ -197,16 +198,3 @@ def _is_for_foreign_page(headers: Mapping[bytes, bytes]) -> bool:
         headers.get(b"sec-fetch-dest") == b"document"
     )
     return not is_followed_link
-
-
-def _with_browser_headers(send: Send) -> Send:
-    """`send`, with headers by which browsers let no page of another site read or run an answer."""
-
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            given = {name.lower() for name, _ in message["headers"]}
-            added = [header for header in _BROWSER_HEADERS if header[0] not in given]
-            message["headers"] = [*message["headers"], *added]
-        await send(message)
-
-    return sending

@@ -32,6 +32,9 @@ from runtime.protocol import ModelCard, Runtime
 from toolspecs.tool import ChoiceMode, Tool
 from toolspecs.toolset import ToolsetReference
 
+QUICK_LOOKUP_S = 0.5
+"""Within this time, grammars are found that need not be compiled, or of few tools."""
+
 
 class Completions:
     """Finds the model, the tools and the grammar of a turn, and lets the runtime generate.
@@ -97,18 +100,18 @@ class Completions:
                 recorder.record_toolsets(revisions)
                 found = await self._tools.find(turn, model, revisions, remaining_s=deadline.remaining_s())
                 recorder.record_search(found.search_result)
-                prepared = await self._prepared(turn, model, found, recorder)
+                prepared = await self._prepared(turn, model, found, recorder, deadline)
                 expected = expected_tokens(prepared.request, model.context_length)
                 reservation = await allowance.reserve_tokens(expected.total) if allowance else None
             with metered(allowance, reservation, recorder, expected, turn.num_choices) as observer:
                 return await self._begin_within_context(prepared, deadline, recorder, observer)
 
     async def _prepared(
-        self, turn: Turn, model: ModelCard, found: FoundTools, recorder: TurnRecorder
+        self, turn: Turn, model: ModelCard, found: FoundTools, recorder: TurnRecorder, deadline: Deadline
     ) -> PreparedTurn:
         """The turn with its grammar; raises what `start` raises of grammars and fields."""
         try:
-            lookup = await self._lookup(turn, model, found, recorder)
+            lookup = await self._lookup_unless_too_long(turn, model, found, recorder, deadline)
         except UnsupportedToolset as error:
             raise _with_index(error, turn.tools) from error
         request = generation_request(turn, model, found, lookup)
@@ -176,12 +179,17 @@ class Completions:
         async with deadline.enforced():
             revisions = await self._tools.revisions((*turn.toolsets, *suffix), turn.client_id, holding)
             found = await self._tools.find(turn, model, revisions, remaining_s=deadline.remaining_s())
-            request = generation_request(turn, model, found, None)
-            request = replace(request, timeout_s=deadline.remaining_s())
-            try:
-                return await self._runtime.prompt_ids(request)
-            except PromptTooLong as error:
-                raise _with_remedy(error, request.tools, found) from error
+            return await self._prompt_ids(turn, model, found, deadline)
+
+    async def _prompt_ids(
+        self, turn: Turn, model: ModelCard, found: FoundTools, deadline: Deadline
+    ) -> list[int]:
+        request = generation_request(turn, model, found, None)
+        request = replace(request, timeout_s=deadline.remaining_s())
+        try:
+            return await self._runtime.prompt_ids(request)
+        except PromptTooLong as error:
+            raise _with_remedy(error, request.tools, found) from error
 
     async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
         """The model that the turn names, and the toolset that the model's name may contain.
@@ -196,6 +204,23 @@ class Completions:
             reason = "there are no tools here; leave out the toolset, or use /v1/chat/completions"
             raise InvalidField("model", reason)
         return model, toolsets
+
+    async def _lookup_unless_too_long(
+        self, turn: Turn, model: ModelCard, found: FoundTools, recorder: TurnRecorder, deadline: Deadline
+    ) -> GrammarLookup | None:
+        """As `_lookup`; if that takes a while, the prompt is rendered meanwhile.
+
+        Otherwise a thousand tools would be compiled for half a minute for a prompt that is too long.
+        """
+        looking_up = asyncio.create_task(self._lookup(turn, model, found, recorder))
+        try:
+            await asyncio.wait({looking_up}, timeout=QUICK_LOOKUP_S)
+            if not looking_up.done() and turn.prompt is None and not turn.truncates:
+                await self._prompt_ids(turn, model, found, deadline)
+            return await looking_up
+        finally:
+            looking_up.cancel()
+            await asyncio.gather(looking_up, return_exceptions=True)
 
     async def _lookup(
         self, turn: Turn, model: ModelCard, found: FoundTools, recorder: TurnRecorder

@@ -9,7 +9,8 @@ An item of an output has the id of its response in its own id, so that `item_ref
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +21,6 @@ from gateway.errors import InvalidField, UnknownPrevious, UnknownResponse
 from gateway.generation.response_entries import MAX_ENTRY_BYTES, StoredResponse
 from gateway.generation.stored_responses import StoredResponses
 from gateway.http.request_bodies import ReadingTurn
-from toolspecs.json_value import JSON
 from toolspecs.nearest import MAX_NAME, shorten
 
 MAX_REFERRED = 100
@@ -97,84 +97,60 @@ class Continuation:
             InvalidField: a referenced item is not stored or is referenced twice, or all are too long
             together.
         """
-        referenced_ids = _references(items)
-        items_by_id: dict[str, JSON] = {}
+        replaced = list(items)
         num_bytes = 0
-        for response_id in _referred(items):
-            output = await self._referred_output(response_id, items, turn)
-            used = [item for item in output if item["id"] in referenced_ids]
-            num_bytes += await turn.run(partial(_size, used))
+        for response_id, positions in _referred(items).items():
+            try:
+                output = await self.responses.load_output(self.owner, response_id, turn)
+            except UnknownResponse as error:
+                raise InvalidField(_id_field(min(positions.values())), str(error)) from error
+            used = {item["id"]: item for item in output if item["id"] in positions}
+            num_bytes += len(await turn.run(partial(msgspec.json.encode, [*used.values()])))
             if num_bytes > MAX_ENTRY_BYTES:
                 raise InvalidField(
                     "input", f"the items that it refers to have more than {MAX_ENTRY_BYTES} bytes"
                 )
-            items_by_id |= {item["id"]: item for item in used}
-        return [
-            _item(items_by_id, item["id"], position) if _is_reference(item) else item
-            for position, item in enumerate(items)
-        ]
+            for item_id, position in positions.items():
+                if item_id not in used:
+                    raise _not_stored(item_id, position)
+                replaced[position] = used[item_id]
+        return replaced
 
-    async def _referred_output(self, response_id: str, items: list[Any], turn: ReadingTurn) -> list[JSON]:
-        try:
-            return await self.responses.load_output(self.owner, response_id, turn)
-        except UnknownResponse as error:
-            position = next(
-                i for i, item in enumerate(items) if _is_reference(item) and _response_of(item) == response_id
-            )
-            raise InvalidField(f"input[{position}].id", str(error)) from error
+
+def _referred(items: list[Any]) -> dict[str, dict[str, int]]:
+    """The positions of the references among the items, by the id of the response and of the item.
+
+    Each item may be referred to once, or a small request could expand to a huge one. Raises InvalidField.
+    """
+    positions: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for position, item in enumerate(items):
+        if not _is_reference(item):
+            continue
+        item_id = item.get("id")
+        if not isinstance(item_id, str):
+            raise InvalidField(_id_field(position), "it must be a string")
+        matched = _ITEM_ID.fullmatch(item_id)
+        if matched is None:
+            raise _not_stored(item_id, position)
+        of_response = positions[f"resp_{matched['request_id']}"]
+        if of_response.setdefault(item_id, position) != position:
+            raise InvalidField(_id_field(position), "an item before it refers to the same item")
+    if len(positions) > MAX_REFERRED:
+        raise InvalidField(
+            "input",
+            f"the items refer to more than {MAX_REFERRED} responses; send some of the items themselves",
+        )
+    return positions
 
 
 def _is_reference(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") == "item_reference"
 
 
-def _response_of(reference: Mapping[str, Any]) -> str | None:
-    """The id of the response that a referenced item belongs to."""
-    matched = _ITEM_ID.fullmatch(reference["id"])
-    return f"resp_{matched['request_id']}" if matched else None
+def _id_field(position: int) -> str:
+    return f"input[{position}].id"
 
 
-def _references(items: list[Any]) -> frozenset[str]:
-    """The referenced ids; each may occur only once, or a small request could expand to a huge one."""
-    item_ids: set[str] = set()
-    for position, item in enumerate(items):
-        if _is_reference(item):
-            item_id = item.get("id")
-            if not isinstance(item_id, str):
-                raise InvalidField(f"input[{position}].id", "it must be a string")
-            if item_id in item_ids:
-                raise InvalidField(f"input[{position}].id", "an item before it refers to the same item")
-            item_ids.add(item_id)
-    return frozenset(item_ids)
-
-
-def _size(items: list[JSON]) -> int:
-    return len(msgspec.json.encode(items))
-
-
-def _referred(items: list[Any]) -> Iterable[str]:
-    """The ids of the responses whose items are referenced."""
-    response_ids: dict[str, None] = {}
-    for position, item in enumerate(items):
-        if _is_reference(item):
-            response_id = _response_of(item)
-            if response_id is None:
-                raise _no_item(item.get("id"), position)
-            response_ids[response_id] = None
-    if len(response_ids) > MAX_REFERRED:
-        raise InvalidField(
-            "input",
-            f"the items refer to more than {MAX_REFERRED} responses; send some of the items themselves",
-        )
-    return response_ids
-
-
-def _item(items_by_id: Mapping[str, JSON], item_id: str, position: int) -> JSON:
-    if item_id not in items_by_id:
-        raise _no_item(item_id, position)
-    return items_by_id[item_id]
-
-
-def _no_item(item_id: Any, position: int) -> InvalidField:
+def _not_stored(item_id: str, position: int) -> InvalidField:
     quoted_id = shorten(repr(item_id), MAX_NAME)
-    return InvalidField(f"input[{position}].id", f"no item {quoted_id} is stored; send the item itself")
+    return InvalidField(_id_field(position), f"no item {quoted_id} is stored; send the item itself")

@@ -39,6 +39,7 @@ from toolspecs.imports.openapi import OperationFilter
 from toolspecs.json_pointer import shown_pointer
 from toolspecs.json_value import find_flaw
 from toolspecs.nearest import shorten
+from toolspecs.revisions.preconditions import Precondition
 
 SourceURL = Annotated[str, Meta(pattern=SOURCE_URL_PATTERN, max_length=2000)]
 HeaderName = Annotated[str, Meta(pattern=HEADER_NAME_PATTERN)]
@@ -174,6 +175,7 @@ class ImportController(Controller):
     async def import_tools(self, toolset: FromPath[str], context: WiredContext) -> Response[Any]:
         """Create a toolset from the tools of a source (201), or record what differs at the source (200)."""
         precondition = change_precondition(context.request)
+        await context.services.registry.catalog.check_precondition(toolset, precondition)
         body = convert(await context.read_registry_body(), ImportBody)
         offer = await unless_gone(context.request, _read_source(context, body))
         async with context.registry_turn():
@@ -219,8 +221,7 @@ class ImportController(Controller):
 
         With `If-Match`, the offers accepted are those that the revision with that ETag showed.
         """
-        precondition = change_precondition(context.request)
-        body = await _read_decision(context)
+        precondition, body = await _read_decision(toolset, context)
         async with context.registry_turn():
             registration = await context.services.imports.accept(
                 toolset, body.tools, body.source, principal=context.principal, precondition=precondition
@@ -233,8 +234,7 @@ class ImportController(Controller):
 
         With `If-Match`, the offers declined are those that the revision with that ETag showed.
         """
-        precondition = change_precondition(context.request)
-        body = await _read_decision(context)
+        precondition, body = await _read_decision(toolset, context)
         async with context.registry_turn():
             revision = await context.services.imports.decline(
                 toolset, body.tools, body.source, principal=context.principal, precondition=precondition
@@ -242,9 +242,11 @@ class ImportController(Controller):
         return tagged(revision, summary_json(revision.summary))
 
 
-async def _read_decision(context: RequestContext) -> DecisionBody:
+async def _read_decision(toolset: str, context: RequestContext) -> tuple[Precondition, DecisionBody]:
+    precondition = change_precondition(context.request)
+    await context.services.registry.catalog.check_precondition(toolset, precondition, must_exist=True)
     submitted = await context.read_registry_body(is_optional=True)
-    return convert(submitted, DecisionBody)
+    return precondition, convert(submitted, DecisionBody)
 
 
 def _check_headers(field: str, headers: Mapping[str, str]) -> None:

@@ -47,9 +47,9 @@ async def mcp_message(toolset: FromPath[str], context: WiredContext) -> ASGIApp:
     reference = ToolsetReference.parse(toolset)
     contents = context.services.bodies.contents
     check_media_type(context.request)
-    limits = replace(
-        contents, num_values=min(MAX_VALUES, contents.num_values), depth=min(MAX_DEPTH, contents.depth)
-    )
+    limits = replace(contents, depth=MAX_DEPTH)
+    if contents.num_values > MAX_VALUES:
+        limits = replace(limits, num_values=MAX_VALUES, setting="")
     raw, is_listing = await context.read_held(_checked, limits=limits)
     revision = await context.services.registry.catalog.resolve(reference)
     judge = partial(context.services.registry.faults, principal=context.principal)
@@ -85,7 +85,7 @@ def _checked(body: JsonBody) -> tuple[bytes, bool]:
     own reader, and takes one with an id of another type for a notification.
 
     Raises:
-        InvalidField: it is not one message of JSON-RPC 2.0.
+        InvalidField: it is not one request or notification of JSON-RPC 2.0.
     """
     message = body.value
     if not isinstance(message, dict):
@@ -94,9 +94,13 @@ def _checked(body: JsonBody) -> tuple[bytes, bool]:
         raise InvalidField("jsonrpc", "it must be '2.0'")
     if "id" in message and type(message["id"]) not in {int, str}:
         raise InvalidField("id", "it must be a text or a whole number; a notification has none")
-    if not isinstance(message.get("method"), str) and not {"result", "error"} & message.keys():
-        raise InvalidField("method", "it must be a text")
-    return body.raw, message.get("method") == "tools/list"
+    if not isinstance(message.get("method"), str):
+        raise InvalidField(
+            "method", "it must be a text; responses are not taken, since nothing is asked here"
+        )
+    if not isinstance(message.get("params"), dict | None):
+        raise InvalidField("params", "it must be an object")
+    return body.raw, message["method"] == "tools/list"
 
 
 def _with_body(app: ASGIApp, body: bytes) -> ASGIApp:

@@ -166,6 +166,8 @@ class ToolsetController(Controller):
         With `If-None-Match: *` it only adds.
         """
         precondition = _put_precondition(context.request)
+        match = Precondition(precondition.if_match)  # If-None-Match is about the tool
+        await context.services.registry.catalog.check_precondition(toolset, match, must_exist=True)
         submitted = await context.read_registry_body()
         async with context.registry_turn():
             registration = await context.services.registry.put_tool(

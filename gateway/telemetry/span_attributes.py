@@ -47,17 +47,17 @@ _LARGEST = 2**63 - 1
 """The largest number that OTLP has. Clients may ask for more tokens, and exporters logged tracebacks."""
 
 
-def request_attributes(
-    names: Mapping[str, str], operation: str, request: GenerationRequest
-) -> dict[str, Any]:
-    """The attributes of a request to a runtime, with the `names` of a version of the conventions."""
+def turn_attributes(names: Mapping[str, str], operation: str, model_id: str) -> dict[str, Any]:
+    """The attributes of every turn, however early it fails; `names` are those of a version of conventions."""
+    return _named(names, {"operation": operation, "provider": PROVIDER, "request_model": model_id})
+
+
+def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> dict[str, Any]:
+    """The attributes of a request to a runtime."""
     sampling = request.sampling
     attributes = _named(
         names,
         {
-            "operation": operation,
-            "provider": PROVIDER,
-            "request_model": request.model,
             "choice_count": request.num_choices if request.num_choices != 1 else None,
             "max_tokens": None if request.max_tokens is None else min(request.max_tokens, _LARGEST),
             "temperature": sampling.temperature,

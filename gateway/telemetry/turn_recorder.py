@@ -55,6 +55,7 @@ from gateway.telemetry.span_attributes import (
     response_attributes,
     search_attributes,
     toolset_attributes,
+    turn_attributes,
 )
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
 from runtime.request import GenerationRequest, Message
@@ -96,7 +97,10 @@ class Telemetry:
 
     def record_turn(self, model_id: str, operation: str) -> "TurnRecorder":
         """Begin to record a turn of a model; `operation` is as in `Turn`."""
-        span = self.tracer.start_span(f"{operation} {model_id}", kind=SpanKind.INTERNAL)
+        attributes = turn_attributes(self.names, operation, model_id)
+        span = self.tracer.start_span(
+            f"{operation} {model_id}", kind=SpanKind.INTERNAL, attributes=attributes
+        )
         return TurnRecorder(self, model_id, operation, span)
 
     def record_content(self, span: Span, attribute: str, text: str) -> None:
@@ -221,7 +225,7 @@ class TurnRecorder:
         if not self._span.is_recording():
             return
         names = self._telemetry.names
-        self._span.set_attributes(request_attributes(names, self._operation, request))
+        self._span.set_attributes(request_attributes(names, request))
         if self._telemetry.captures_content:
             messages = [_message_fields(message) for message in request.messages]
             written = json.dumps(messages if request.prompt is None else request.prompt)

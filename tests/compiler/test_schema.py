@@ -287,8 +287,8 @@ def test_report_names_every_keyword():
         ("propertes", {}, "unknown keyword, ignored; did you mean 'properties'?"),
         ("requierd", ["a"], "unknown keyword, ignored; did you mean 'required'?"),
         ("enums", ["a"], "unknown keyword, ignored; did you mean 'enum'?"),
-        ("format", "e-mail", "unknown format, ignored; did you mean 'email'?"),
-        ("format", "secret", "unknown format, ignored"),
+        ("format", "e-mail", "unknown format 'e-mail', ignored; did you mean 'email'?"),
+        ("format", "secret", "unknown format 'secret', ignored"),
         (
             "discriminator",
             {"propertyName": "kind"},

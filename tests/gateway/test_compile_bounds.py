@@ -1,8 +1,13 @@
 """What one request may compile: it is told which tools were not reached, and others are served."""
 
+import asyncio
+
 import chat
 import pytest
 from sample_tools import TIME, WEATHER
+
+from compiler.isolation.pools import ThreadPool
+from runtime.errors import PromptTooLong
 
 URL = "/v1/toolsets/large"
 
@@ -47,3 +52,26 @@ async def test_what_is_compiled_is_served(client):
     assert (await client.post(chat.URL, json=chat.body(toolset="known"))).status_code == 200
     unknown = await client.post(chat.URL, json=chat.body(tools=[WEATHER]))
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (503, "compiling_unfinished")
+
+
+async def test_nothing_more_is_compiled_for_a_prompt_that_is_too_long(client_with, runtime, monkeypatch):
+    """Otherwise a thousand tools would be compiled for half a minute before the client is told."""
+    num_stopped = 0
+
+    async def compile_for_ever(*_, **__):
+        nonlocal num_stopped
+        try:
+            await asyncio.Event().wait()
+        finally:
+            num_stopped += 1
+
+    async def prompt_ids(request):
+        raise PromptTooLong(900 * len(request.tools), 512)
+
+    monkeypatch.setattr(ThreadPool, "run", compile_for_ever)
+    runtime.prompt_ids = prompt_ids
+    async with client_with() as client, asyncio.timeout(20):
+        refused = await client.post(chat.URL, json=chat.body(tools=[TIME, WEATHER]))
+    assert refused.json()["error"]["code"] == "context_length_exceeded"
+    assert "it shows 2 tools of the request" in refused.json()["error"]["message"]
+    assert (num_stopped, runtime.requests) == (1, [])  # a worker for one client at a time

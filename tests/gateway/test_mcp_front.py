@@ -286,6 +286,10 @@ async def test_requests_count_against_the_limits_of_a_key(front):
         (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', 400, -32600),
         (b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', 400, -32600),
         (b'{"jsonrpc": "2.0", "id": 1}', 400, -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "result": {}}', 400, -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "error": 5}', 400, -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": []}', 400, -32600),
+        (b'{"jsonrpc": "2.0", "method": "notifications/initialized", "params": 5}', 400, -32600),
     ],
 )
 def test_bodies_are_read_within_our_limits(front, body, status, code):

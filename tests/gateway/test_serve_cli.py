@@ -78,14 +78,20 @@ def test_while_models_are_loaded_requests_are_told_when_to_come_again(run, tmp_p
 
     def load(_):
         paths = ("/v1/chat/completions", "/v1/messages", "/readyz")
-        answers.extend(httpx.post(f"http://127.0.0.1:{port}{path}", json={}) for path in paths)
+        sent = {"X-Request-ID": "mine", "Origin": "https://app.example"}
+        answers.extend(httpx.post(f"http://127.0.0.1:{port}{path}", json={}, headers=sent) for path in paths)
         raise BenchMissing
 
     monkeypatch.setattr("gateway.server.Loaded.load", load)
-    assert run("serve", "--data-dir", str(tmp_path), "--port", str(port)).exit_code == 1
+    options = ["--port", str(port), "--cors-origins", "https://app.example"]
+    assert run("serve", "--data-dir", str(tmp_path), *options).exit_code == 1
     assert [(answer.status_code, answer.headers["retry-after"]) for answer in answers] == [(503, "5")] * 3
     assert [answer.json()["error"]["code"] for answer in answers] == ["loading"] * 3
     assert [answer.json().get("type") for answer in answers] == [None, "error", None]
+    assert answers[1].json()["request_id"] == "mine"
+    for answer in answers:
+        assert answer.headers["x-request-id"] == "mine"
+        assert answer.headers["access-control-allow-origin"] == "https://app.example"
 
 
 def test_a_large_body_is_read_while_models_are_loaded(tmp_path):

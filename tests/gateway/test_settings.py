@@ -68,6 +68,7 @@ def test_the_command_line_beats_the_environment_beats_the_file(config):
         ({}, {}, 'port = "1"', ["port", "callgate.toml", "must be a whole number: '1'"]),
         ({}, {}, "prot = 1", ["prot", "did you mean 'port'"]),
         ({}, {}, "port = ", ["config", "TOML"]),
+        ({}, {}, "[gateway]\nport = 1", ["'gateway'", "write its settings without [gateway] around them"]),
         ({}, {}, 'prompt_tools = "some"', ["prompt_tools", "one of 'all', 'allowed', 'none': 'some'"]),
         ({}, {}, '[[models]]\nmodel = "a"\nalias = ["b"]', ["'models[0].alias'", "did you mean 'aliases'?"]),
         ({}, {}, '[model]\nmodel = "a"', ["'model'", "write the table of each model as [[models]]"]),

@@ -85,6 +85,16 @@ async def test_a_request_leaves_request_grammar_and_generation_spans(client, run
     }
 
 
+async def test_the_span_of_a_turn_that_fails_early_tells_its_model(client, spans):
+    await client.post(URL, json=body(toolset="none"))
+    assert dict(by_name(spans)["chat tiny"].attributes) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "callgate",
+        "gen_ai.request.model": "tiny",
+        "error.type": "UnknownToolset",
+    }
+
+
 async def test_a_stream_has_the_same_spans_and_the_budget_is_named(client, runtime, spans, weather):
     runtime.script = call("get_weather", '{"place": ""}', closed_by="budget")
     spans.clear()

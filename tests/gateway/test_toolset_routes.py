@@ -58,6 +58,25 @@ async def test_a_precondition_that_fails_is_told_before_the_body_is_read(client,
     assert (nameless.status_code, nameless.json()["type"]) == (400, "urn:callgate:invalid-name")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "missing"),
+    [
+        ("PUT", "tools/a", 404),
+        ("POST", "import", 412),
+        ("POST", "accept", 404),
+        ("POST", "decline", 404),
+    ],
+)
+async def test_every_write_tells_that_it_is_too_late_before_its_body_is_read(
+    client, weather, method, path, missing
+):
+    stale = {"If-Match": '"stale"'}
+    late = await client.request(method, f"{URL}/{path}", content=b"{", headers=stale)
+    assert (late.status_code, late.headers["etag"]) == (412, weather["etag"])
+    nowhere = await client.request(method, f"/v1/toolsets/none/{path}", content=b"{", headers=stale)
+    assert nowhere.status_code == missing
+
+
 async def test_a_precondition_that_no_put_takes_is_told_before_the_body_is_read(client):
     refused = await client.put(URL, content=b'{"tools": [', headers={"If-None-Match": '"x"'})
     assert refused.json()["field"] == "If-None-Match"
@@ -190,7 +209,7 @@ async def test_a_write_warns_of_what_nobody_upholds(client):
         for pointer, keyword, note, meant in (
             ("", "requird", "unknown keyword, ignored", "required"),
             ("/properties/a", "maximim", "unknown keyword, ignored", "maximum"),
-            ("/properties/a", "format", "unknown format, ignored", "date"),
+            ("/properties/a", "format", "unknown format 'dat', ignored", "date"),
         )
     ]
     bad = chat_tool("t", type="object", **SLIP)

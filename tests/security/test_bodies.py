@@ -151,6 +151,14 @@ async def test_arguments_that_hold_much_are_refused(client):
     assert "more than 20000 values" in answer.json()["error"]["message"]
 
 
+async def test_a_body_of_too_many_values_is_told_by_which_setting(client_with):
+    async with client_with(max_body_values=2_000) as client:
+        for url in (CHAT, "/v1/toolsets/a/check"):
+            refused = await client.post(url, json={"tools": [0] * 2_000})
+            assert refused.status_code in {400, 422}
+            assert "more than 2000 values, which is the limit of the setting max_body_values" in refused.text
+
+
 async def test_each_kind_of_route_has_its_own_limit(client_with):
     tool = {"name": "ping", "description": "x" * 5_000, "inputSchema": {"type": "object"}}
     message = {"model": "tiny", "messages": [{"role": "user", "content": "x" * 5_000}]}

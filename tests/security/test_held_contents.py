@@ -129,6 +129,7 @@ def test_a_client_whose_requests_hold_too_much_waits_for_their_ends(client, runt
     first = running(CHAT, large)
     refused = client.post(CHAT, json=large)
     assert code_of(refused) == "too_much_held"
+    assert f"the setting max_held_bytes allows {MOST};" in refused.json()["error"]["message"]
     assert refused.headers["Retry-After"] == "2"
     small = running(CHAT, body("Hi"))
     runtime.may_answer = True

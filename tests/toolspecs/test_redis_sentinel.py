@@ -91,6 +91,23 @@ async def test_sentinels_that_hang_hold_nothing_up_while_another_answers(sentine
             await store.set("k", b"v")
 
 
+@pytest.mark.parametrize(
+    "answer", [b"+OK", b":5", b"*1\r\n:5", b"*1\r\n*2\r\n+name\r\n+mymaster", b"*0", b"%1\r\n+a\r\n+b"]
+)
+async def test_what_answers_nonsense_in_a_sentinels_place_ends_no_search(answer, sentinel_url):
+    async def talk(reader, writer):
+        while await reader.read(4096):
+            writer.write(answer + b"\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        name = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        error = await message_of(f"redis+sentinel://{name}/mymaster")
+        assert "no sentinel" in str(error) or "know no master" in str(error)
+        async with opened(sentinel_url.replace("//", f"//{name},")) as store:
+            await store.set("k", b"v")
+
+
 async def test_no_connection_to_a_sentinel_stays_open(sentinel_url):
     """Or else each gateway would hold as many of them as it has connections to the server."""
     async with opened(sentinel_url) as store:

@@ -119,17 +119,24 @@ class Catalog:
                 if revision := await self._append(checked, last, owner):
                     return Write(revision, is_created=last is None or last.is_deleted)
 
-    async def check_precondition(self, name: str, precondition: Precondition) -> None:
-        """Raise what `put_checked` would raise now for the name and the precondition, before a body is read.
+    async def check_precondition(
+        self, name: str, precondition: Precondition, *, must_exist: bool = False
+    ) -> None:
+        """Raise what a write would raise now for the name and the precondition, before a body is read.
 
         Raises:
             InvalidName: no toolset can have this name.
             StaleRevision: the precondition does not hold.
+            UnknownToolset: there is no such toolset, and it must exist.
         """
-        if precondition != UNCONDITIONAL:
+        if precondition == UNCONDITIONAL:
+            return
+        if must_exist:
+            last: Record | None = await self._records.last_existing(name)
+        else:
             check_toolset_name(name)
             last = await self._records.last(name)
-            precondition.check(name, last.etag if last else None)
+        precondition.check(name, last.etag if last else None)
 
     async def put_checked_tool(
         self, name: str, tool: Tool, precondition: Precondition = UNCONDITIONAL, *, owner: str = ""

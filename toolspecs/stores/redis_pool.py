@@ -200,18 +200,29 @@ class _Sentinels:
     async def _ask(self, host: str, port: int, master: str) -> tuple[str, int]:
         """What one sentinel says; raises MasterNotFoundError, or NoAnswer if it hangs."""
         try:
+            return _address_of(master, await self._masters(host, port))
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise MasterNotFoundError(f"{host}:{port} is no sentinel: its answer cannot be read") from error
+
+    async def _masters(self, host: str, port: int) -> Mapping[str, Any]:
+        """What one sentinel knows of each master; the driver may fail in any way to read it."""
+        try:
             async with Redis(host=host, port=port, **self.options) as sentinel:
-                masters = cast("dict[str, Any]", await sentinel.sentinel_masters())
+                return cast("dict[str, Any]", await sentinel.sentinel_masters())
         except (RedisError, OSError) as error:
             kind = NoAnswer if isinstance(error, NoAnswer) else MasterNotFoundError
             raise kind(_why_silent(error)) from error
-        if master not in masters:
-            known = ", ".join(masters) or "nothing"
-            raise MasterNotFoundError(f"its sentinels know no master {master!r}; they watch {known}")
-        state = masters[master]
-        if not state["is_master"] or state["is_sdown"] or state["is_odown"]:
-            raise MasterNotFoundError(f"its sentinels say that the master {master!r} is down")
-        return state["ip"], state["port"]
+
+
+def _address_of(master: str, masters: Mapping[str, Any]) -> tuple[str, int]:
+    """The address of a master that is up; raises MasterNotFoundError."""
+    if master not in masters:
+        known = ", ".join(masters) or "nothing"
+        raise MasterNotFoundError(f"its sentinels know no master {master!r}; they watch {known}")
+    state = masters[master]
+    if not state["is_master"] or state["is_sdown"] or state["is_odown"]:
+        raise MasterNotFoundError(f"its sentinels say that the master {master!r} is down")
+    return state["ip"], int(state["port"])
 
 
 def _why_silent(error: Exception) -> str:
