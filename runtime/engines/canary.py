@@ -32,7 +32,14 @@ from compiler.output_parts import CallStart
 from runtime.engines.client import EngineChunk, EngineClient, ServedModel
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.sent_grammars import SentGrammars
-from runtime.errors import CanaryUnfinished, EngineBroke, EngineFault, EngineFull, PluginMissing
+from runtime.errors import (
+    CanaryUnfinished,
+    EngineBroke,
+    EngineFault,
+    EngineFull,
+    GrammarNotStored,
+    PluginMissing,
+)
 from runtime.request import Sampling
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import LoadedTokenizer
@@ -119,7 +126,8 @@ class Canary:
             tool_choice=ToolChoice(ChoiceMode.REQUIRED),
             is_parallel=False,
         )
-        await self._sent.publish_own(cached)
+        with suppress(GrammarNotStored):  # an engine that has read it before needs no store
+            await self._sent.publish(cached.recipe, None, is_again=True)
         return cached
 
     async def _check_call(

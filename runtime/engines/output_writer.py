@@ -91,7 +91,7 @@ class OutputWriter:
         self, output: VerifiedOutput, affinity: bytes, queue: EventQueue, ends_at: float | None
     ) -> None:
         """Write one choice."""
-        delivery, tries = ChoiceDelivery(queue), Tries(output, self._room_turns)
+        request, delivery, tries = output.request, ChoiceDelivery(queue), Tries(output, self._room_turns)
         try:
             async with asyncio.timeout_at(ends_at) as deadline:
                 forced = await self._in_thread(output, partial(self._write_forced, output))
@@ -99,7 +99,7 @@ class OutputWriter:
                     delivery.put(forced)
                 else:
                     delivery.hold(forced)
-                    await self._grammars.publish(output.request)
+                    await self._grammars.publish(request.recipe, request.client_id)
                 await self._continue(output, affinity, delivery, tries)
         except RuntimeFault as fault:
             queue.put(fault)
@@ -129,6 +129,7 @@ class OutputWriter:
 
         Where no other replica takes requests, the same one is asked again.
         """
+        request = output.request
         while not output.is_finished:
             replica = self._next_replica(output, affinity, tries.failed)
             if replica is None:
@@ -146,7 +147,7 @@ class OutputWriter:
                 if isinstance(fault, EngineFull):
                     output.not_taken()
                 else:
-                    await self._grammars.publish(output.request, is_again=True)
+                    await self._grammars.publish(request.recipe, request.client_id, is_again=True)
             if output.is_refused:
                 replica.refused_token(is_expected=not self._grammars.applies_guards)
             if output.is_open and not self._grammars.applies_guards:
