@@ -31,7 +31,7 @@ from runtime.engines.replica import Replica
 from runtime.engines.replicas import Replicas
 from runtime.engines.sent_grammars import SentGrammars
 from runtime.engines.tries import RoomTurns, Tries
-from runtime.engines.verified_output import VerifiedOutput
+from runtime.engines.verified_output import OutputState, VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
     EngineBroke,
@@ -148,7 +148,7 @@ class OutputWriter:
                     output.not_taken()
                 else:
                     await self._grammars.publish(request.recipe, request.client_id, is_again=True)
-            if output.is_refused:
+            if output.state is OutputState.REFUSED:
                 replica.refused_token(is_expected=not self._grammars.applies_guards)
             if output.is_open and not self._grammars.applies_guards:
                 delivery.put(await self._in_thread(output, partial(self._write_forced, output)))
@@ -158,14 +158,14 @@ class OutputWriter:
         self, output: VerifiedOutput, affinity: bytes, failed: Mapping[Replica, EngineBroke]
     ) -> Replica | None:
         """The replica that continues an output; None if the closer is to complete it."""
-        if output.is_over_budget or output.num_refused > self._grammars.max_refused:
+        if output.state is OutputState.OVER_BUDGET or output.num_refused > self._grammars.max_refused:
             return None
         if output.num_idle > MAX_IDLE:
             return None
         try:
             return self._replicas.choose(affinity, failed)
         except NoEngine:
-            if output.num_refused or output.is_left_out:
+            if output.num_refused or output.state is OutputState.LEFT_OUT:
                 return None
             if failed:
                 raise next(iter(failed.values())) from None
