@@ -186,21 +186,15 @@ def _top(probability: _Probability) -> tuple[tuple[int, float], ...]:
 def llama_body(request: CompletionRequest) -> dict[str, Any]:
     """The body of a request as llama-server reads it."""
     sampling = request.sampling
-    body: dict[str, Any] = {
+    body = request.sampling_fields | {
         "prompt": list(request.prompt_ids),
         "n_predict": request.max_tokens,
         "stream": True,
         "return_tokens": True,
         "cache_prompt": True,
         "response_fields": ["content", "tokens", "stop", "stop_type", "timings"],
-        # All of these are given, since an engine has defaults of its own for what is left out.
         "samplers": ["penalties", "top_k", "top_p", "min_p", "temperature"],
-        "temperature": sampling.temperature,
-        "top_p": request.top_p,
         "top_k": sampling.top_k or 0,
-        "min_p": sampling.min_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
         "repeat_penalty": sampling.repetition_penalty,
         "repeat_last_n": len(request.prompt_ids) + request.max_tokens,
         "n_probs": 0 if request.num_logprobs is None else max(1, request.num_logprobs),

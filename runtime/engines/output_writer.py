@@ -185,7 +185,8 @@ class OutputWriter:
         make = partial(self._completion_request, replica.model.model_id, output)
         completion_request = await self._in_thread(output, make)
         request.times.note_begun()
-        answer = EngineAnswer(replica, self._grammars.watch() if request.recipe is not None else None)
+        name = replica.client.name
+        answer = EngineAnswer(name, self._grammars.watch(name) if request.recipe is not None else None)
         async with (
             replica.request(request.client_id) as stall_clock,
             replica.client.completion(completion_request, request.trace_headers) as chunks,

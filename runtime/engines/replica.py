@@ -23,6 +23,7 @@ from runtime.errors import (
     EngineFault,
     EngineFull,
     EngineUnreachable,
+    PluginMissing,
 )
 from runtime.protocol import Circuit, ReplicaState
 from toolspecs.nearest import quoted_names
@@ -136,6 +137,7 @@ class Replica:
         Raises:
             EngineBroke: no tokens came for too long, or the replica was found dead.
             EngineFull: the block raised it; the replica is kept while it writes for others.
+            PluginMissing: the block raised it; the canary will look.
         """
         begun_at = time.monotonic()
         scope = asyncio.timeout(self._settings.stall_s)
@@ -164,6 +166,9 @@ class Replica:
             raise
         except EngineBroke as error:
             self.failed(error, client_id)
+            raise
+        except PluginMissing:
+            self.suspect()
             raise
         else:
             self._failed.clear()

@@ -18,6 +18,7 @@ from compiler.recipe import GrammarRecipe
 from compiler.vocabulary import Vocabulary
 from runtime.engines.request_mark import PLUGIN_MISSING, RequestMark, spell_request_mark
 from runtime.engines.verified_output import VerifiedOutput
+from runtime.errors import PluginMissing
 from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken
 
@@ -32,22 +33,21 @@ _MAX_EMPTY = 16
 class PluginWatch:
     """Holds tokens back while they may begin the text that an engine without the plugin writes."""
 
-    def __init__(self, token_bytes: TokenBytes) -> None:
+    def __init__(self, engine: str, token_bytes: TokenBytes) -> None:
+        self._engine = engine
         self._token_bytes = token_bytes
         self._text = b""
         self._held: list[SampledToken] | None = []
-        self.is_plugin_missing = False
 
     def passed(self, tokens: Sequence[SampledToken], *, is_last: bool = False) -> Sequence[SampledToken]:
-        """The tokens that are certainly not part of that text."""
+        """The tokens that are certainly not part of that text; raises PluginMissing once it is complete."""
         if self._held is None:
             return tokens
         self._held += tokens
         self._text += self._token_bytes.of(t.token_id for t in tokens if self._token_bytes.has(t.token_id))
         missing_text = PLUGIN_MISSING.encode()
         if self._text == missing_text:
-            self.is_plugin_missing = True
-            return ()
+            raise PluginMissing(self._engine)
         # Tokens without bytes could follow without end.
         are_few = len(self._held) <= len(self._text) + _MAX_EMPTY
         may_follow = not self._held or (are_few and missing_text.startswith(self._text))
@@ -82,7 +82,7 @@ class SentGrammars(ABC):
     def of_lookup(self, lookup: GrammarLookup, written_ids: tuple[int, ...]) -> str | None:
         """The text to send for the rest of an output of a grammar, after the tokens written so far."""
 
-    def watch(self) -> PluginWatch | None:
+    def watch(self, engine: str) -> PluginWatch | None:  # noqa: ARG002 - it has a name for errors
         """A watch for signs that the engine could not read the text; None if there are no such signs."""
         return None
 
@@ -156,9 +156,9 @@ class MarkedGrammars(SentGrammars):
         mark = RequestMark(lookup.recipe, written_ids=written_ids, parts=parts)
         return spell_request_mark(mark, self._secret)
 
-    def watch(self) -> PluginWatch | None:
+    def watch(self, engine: str) -> PluginWatch | None:
         """Watch for the text that an engine without the plugin writes."""
-        return PluginWatch(self._token_bytes)
+        return PluginWatch(engine, self._token_bytes)
 
     async def close(self) -> None:
         """End what is being published."""

@@ -157,16 +157,10 @@ def _top(top: list[_LogProbability] | None) -> tuple[tuple[int, float], ...]:
 def sglang_body(request: CompletionRequest) -> dict[str, Any]:
     """The body of a request as SGLang reads it."""
     sampling = request.sampling
-    # All of these are given, since an engine has defaults of its own for what is left out.
-    parameters: dict[str, Any] = {
+    parameters = request.sampling_fields | {
         "max_new_tokens": request.max_tokens,
         "min_new_tokens": request.min_tokens,
-        "temperature": sampling.temperature,
-        "top_p": request.top_p,
         "top_k": sampling.top_k or -1,
-        "min_p": sampling.min_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
         "repetition_penalty": sampling.repetition_penalty,
         "stop_token_ids": list(request.stop_token_ids),
     }

@@ -237,15 +237,9 @@ def _common(request: CompletionRequest) -> dict[str, Any]:
 def _parameters(request: CompletionRequest, vocabulary: Vocabulary | None) -> dict[str, Any]:
     """The fields that bound and mask an output; both routes have the same names for them."""
     sampling = request.sampling
-    # All of these are given, since an engine has defaults of its own for what is left out.
-    parameters: dict[str, Any] = {
+    parameters = request.sampling_fields | {
         "max_tokens": request.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": request.top_p,
         "top_k": sampling.top_k or 0,
-        "min_p": sampling.min_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
         "repetition_penalty": sampling.repetition_penalty,
         "stop_token_ids": list(request.stop_token_ids),
         "min_tokens": request.min_tokens,
