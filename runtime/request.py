@@ -149,6 +149,8 @@ class GenerationRequest:
     trace_headers: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Sent to external engines, so that their spans belong to the request's trace."""
     times: RequestTimes = field(default_factory=RequestTimes, compare=False)
+    refused_choices: set[tuple[str, int]] = field(default_factory=set, compare=False)
+    """What full engines refused: a request's id, and one of its choices. Drafts share this and `times`."""
     selection: Selection | None = None
     """How the answer is selected; None stands for the runtime's default."""
     is_streamed: bool = False

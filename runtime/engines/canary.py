@@ -32,7 +32,13 @@ from compiler.output_parts import CallStart
 from runtime.engines.client import EngineChunk, EngineClient, ServedModel
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.sent_grammars import SentGrammars
-from runtime.errors import CanaryUnfinished, EngineBroke, EngineFault, EngineFull, PluginMissing
+from runtime.errors import (
+    CanaryUnfinished,
+    EngineBroke,
+    EngineFault,
+    EngineFull,
+    GrammarNotStored,
+)
 from runtime.request import Sampling
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import LoadedTokenizer
@@ -119,7 +125,8 @@ class Canary:
             tool_choice=ToolChoice(ChoiceMode.REQUIRED),
             is_parallel=False,
         )
-        await self._sent.publish_own(cached)
+        with suppress(GrammarNotStored):  # an engine that has read it before needs no store
+            await self._sent.publish(cached.recipe, None, is_again=True)
         return cached
 
     async def _check_call(
@@ -129,7 +136,7 @@ class Canary:
         matcher = lookup.grammar.matcher()
         begun_ids = _begun_ids(lookup.grammar, matcher)
         grammar = self._sent.of_lookup(lookup, begun_ids)
-        plugin_watch = self._sent.watch()
+        plugin_watch = self._sent.watch(client.name)
         num_written = 0
         answer = self._chunks(client, model, MAX_TOKENS, grammar, begun_ids, calls=calls)
         async with aclosing(answer) as chunks:
@@ -143,8 +150,6 @@ class Canary:
                     if not (self._token_bytes.has(token.token_id) and matcher.accept(token.token_id)):
                         reason = f"wrote a token against its grammar as token {num_written} of an output"
                         raise EngineBroke(client.name, f"{reason}; its masks are not in force")
-                if plugin_watch is not None and plugin_watch.is_plugin_missing:
-                    raise PluginMissing(client.name)
         if not matcher.is_completed():
             raise EngineBroke(client.name, f"ended a call after {num_written} tokens, before it was complete")
 
@@ -215,20 +220,21 @@ class Canary:
             only_id=self._letter_id if grammar is None else None,
             repeats_prompt=True,
         )
-        has_begun = is_whole = False
-        while not is_whole:
+        has_begun = False
+        while True:
             try:
                 async with aclosing(_chunks_of(client, request)) as chunks:
                     async for chunk in chunks:
                         has_begun |= bool(chunk.tokens)
                         yield chunk
-                is_whole = True
             except EngineFull as fault:
                 if has_begun:
                     raise
                 if calls is not None:
                     calls.give_time(fault.retry_after_s)
                 await asyncio.sleep(fault.retry_after_s)
+            else:
+                return
 
 
 class _Calls:

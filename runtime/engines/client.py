@@ -7,12 +7,13 @@ import asyncio
 import re
 import reprlib
 import ssl
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -20,7 +21,7 @@ import msgspec
 
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.engine_transport import engine_transport
-from runtime.engines.event_stream import LONG_BYTES, EventLimits, event_data, read_pieces
+from runtime.engines.event_stream import LONG_BYTES, EventLimits, event_data, read_in_turn, read_pieces
 from runtime.errors import EngineBroke, EngineFault, EngineFull, EngineRefused, EngineUnreachable
 from runtime.written_token import SampledToken
 from toolspecs.errors import TooManyValues
@@ -117,7 +118,11 @@ class EngineChunk:
         )
 
 
-def join_chunks(chunks: Iterable[EngineChunk]) -> Iterator[EngineChunk]:
+ChunkReader = Callable[[list[bytes]], Iterable[EngineChunk]]
+"""Reads the chunks in the data of events that came together."""
+
+
+def _joined(chunks: Iterable[EngineChunk]) -> Iterator[EngineChunk]:
     """Chunks that came together as one, so that their tokens are verified and sent at once.
 
     If reading a chunk fails, the chunks before it come first.
@@ -130,45 +135,6 @@ def join_chunks(chunks: Iterable[EngineChunk]) -> Iterator[EngineChunk]:
         yield whole
         raise
     yield whole
-
-
-class EngineClient(Protocol):
-    """One server of an engine. Errors name it."""
-
-    name: str
-    reports_cached: bool
-    """Whether it has said at the end of an answer how much of the prompt was in its cache."""
-    repeats_prompts: bool
-    """Whether its first chunk has the ids of the prompt."""
-    has_unmasked_logprobs: bool
-    """Whether its log probabilities are those from before the mask, so that they tell the first choice."""
-
-    async def close(self) -> None:
-        """Close all connections."""
-
-    async def is_healthy(self) -> bool:
-        """Whether the server says that its engine works; raises EngineBroke if it does not answer."""
-
-    async def version(self) -> str:
-        """The version of the engine; empty if the server does not say."""
-
-    async def models(self) -> list[ServedModel]:
-        """The models that it serves."""
-
-    async def num_running(self) -> int | None:
-        """The number of requests that the engine says it is computing; None if it does not say."""
-
-    def completion(
-        self, request: CompletionRequest, headers: Mapping[str, str] = NO_HEADERS
-    ) -> AbstractAsyncContextManager[AsyncIterator[EngineChunk]]:
-        """The chunks of a completion; `headers` are sent with the request, and leaving the block aborts it.
-
-        Raises:
-            EngineRefused: the engine refuses the request.
-            RequestRefused: it refuses a field of the client's request.
-            EngineFull: it has no room for it now.
-            EngineBroke: it fails, cannot be reached, or breaks off.
-        """
 
 
 _Answer = TypeVar("_Answer")
@@ -277,8 +243,13 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
-class HttpEngineClient:
-    """The base of every client: a connection to one server, which it probes and closes."""
+class EngineClient(ABC):
+    """One server of an engine. Errors name it."""
+
+    repeats_prompts: bool
+    """Whether its first chunk has the ids of the prompt."""
+    has_unmasked_logprobs: bool
+    """Whether its log probabilities are those from before the mask, so that they tell the first choice."""
 
     def __init__(
         self,
@@ -289,6 +260,7 @@ class HttpEngineClient:
     ) -> None:
         self.name = address.name
         self.reports_cached = False
+        """Whether it has said at the end of an answer how much of the prompt was in its cache."""
         self._connection = EngineConnection(address, limits, transport=transport)
 
     async def close(self) -> None:
@@ -303,10 +275,66 @@ class HttpEngineClient:
         answer = await self._connection.get("/health")
         return answer.is_success or answer.status_code == httpx.codes.TOO_MANY_REQUESTS
 
+    @abstractmethod
+    async def version(self) -> str:
+        """The version of the engine; empty if the server does not say."""
+
     async def models(self) -> list[ServedModel]:
         """The models that it serves, as vLLM and SGLang list them."""
         answer = await self._connection.get_json("/v1/models", _Models)
         return [ServedModel.told(model.id, model.max_model_len) for model in answer.data]
+
+    @abstractmethod
+    async def num_running(self) -> int | None:
+        """The number of requests that the engine says it is computing; None if it does not say."""
+
+    @asynccontextmanager
+    async def completion(
+        self, request: CompletionRequest, headers: Mapping[str, str] = NO_HEADERS
+    ) -> AsyncIterator[AsyncIterator[EngineChunk]]:
+        """The chunks of a completion; `headers` are sent with the request, and leaving the block aborts it.
+
+        Raises:
+            EngineRefused: the engine refuses the request.
+            RequestRefused: it refuses a field of the client's request.
+            EngineFull: it has no room for it now.
+            EngineBroke: it fails, cannot be reached, or breaks off.
+        """
+        path, body = self._path_and_body(request)
+        limits, read = EventLimits.of(request), self._reader(request)
+        async with (
+            self._connection.events(path, body, headers, limits) as events,
+            aclosing(self._chunks(events, read)) as chunks,
+        ):
+            yield chunks
+
+    @abstractmethod
+    def _path_and_body(self, request: CompletionRequest) -> tuple[str, dict[str, Any]]:
+        """How the engine is asked; raises RequestRefused if it cannot do what a client asks for."""
+
+    @abstractmethod
+    def _reader(self, request: CompletionRequest) -> ChunkReader:
+        """What reads the events of one answer."""
+
+    async def _chunks(
+        self, events: AsyncIterator[list[bytes]], read: ChunkReader
+    ) -> AsyncGenerator[EngineChunk, None]:
+        with self._connection.reading():
+            async for received in events:
+                async for chunk in read_in_turn(received, lambda data: _joined(read(data))):
+                    yield chunk
+
+    def _fault(self, error: Any) -> EngineBroke | EngineRefused:
+        """What an engine tells inside a stream: the request was bad, or had no room, or the engine broke off.
+
+        A grammar that an engine could not load is no bad request: it may be published again.
+        """
+        reason, code = engine_message(error), error.get("code") if isinstance(error, dict) else None
+        if code in FULL:
+            return EngineFull(self.name, f"has no room for the request: {reason}")
+        if code == httpx.codes.BAD_REQUEST and "grammar" not in reason.lower():
+            return EngineRefused(self.name, f"refuses the request: {reason}")
+        return EngineBroke(self.name, f"broke off: {reason}")
 
 
 async def _beginning(answer: httpx.Response) -> bytes:
@@ -347,23 +375,6 @@ def _retry_after_s(headers: Mapping[str, str]) -> float:
     """When to try again: as the engine says in seconds, if that is soon enough to say to a client."""
     told = headers.get("Retry-After", "")
     return float(min(max(1, int(told)), MAX_RETRY_AFTER_S)) if re.fullmatch(r"\d{1,9}", told) else 1.0
-
-
-def streamed_fault(name: str, reason: str, code: int | None) -> EngineBroke | EngineRefused:
-    """The error that an engine tells inside a stream: the request was bad, or had no room, or it broke off.
-
-    A grammar that an engine could not load is no bad request: it may be published again.
-    """
-    if code in FULL:
-        return EngineFull(name, f"has no room for the request: {reason}")
-    if code == httpx.codes.BAD_REQUEST and "grammar" not in reason.lower():
-        return EngineRefused(name, f"refuses the request: {reason}")
-    return EngineBroke(name, f"broke off: {reason}")
-
-
-def error_code(error: Any) -> int | None:
-    """The status in an engine's error; None if it has none."""
-    return error.get("code") if isinstance(error, dict) else None
 
 
 def engine_message(error: Any) -> str:

@@ -42,9 +42,19 @@ class CompletionRequest:
     repeats_prompt: bool = False
 
     @property
-    def top_p(self) -> float:
-        """That of the sampling, and never 0, which engines refuse; both keep only the most probable token."""
-        return max(self.sampling.top_p, _LEAST_TOP_P)
+    def sampling_fields(self) -> dict[str, Any]:
+        """The parameters that all engines know by the same names.
+
+        All are given, since an engine has defaults of its own for what is left out. `top_p` is never 0, which
+        engines refuse; 0 and the least keep only the most probable token.
+        """
+        return {
+            "temperature": self.sampling.temperature,
+            "top_p": max(self.sampling.top_p, _LEAST_TOP_P),
+            "min_p": self.sampling.min_p,
+            "presence_penalty": self.sampling.presence_penalty,
+            "frequency_penalty": self.sampling.frequency_penalty,
+        }
 
     @property
     def logit_bias(self) -> dict[int, float]:

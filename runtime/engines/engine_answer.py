@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from runtime.engines.client import EngineChunk
-from runtime.engines.replica import Replica, StallClock
+from runtime.engines.replica import StallClock
 from runtime.engines.sent_grammars import PluginWatch
-from runtime.errors import EngineBroke, PluginMissing
+from runtime.errors import EngineBroke
 from runtime.written_token import SampledToken
 
 _MAX_EMPTY = 10_000
@@ -13,10 +13,10 @@ _MAX_EMPTY = 10_000
 
 
 class EngineAnswer:
-    """What a replica has sent so far for one request; `plugin_watch` None watches for nothing."""
+    """What an engine has sent so far for one request; `plugin_watch` None watches for nothing."""
 
-    def __init__(self, replica: Replica, plugin_watch: PluginWatch | None) -> None:
-        self._replica = replica
+    def __init__(self, engine: str, plugin_watch: PluginWatch | None) -> None:
+        self._engine = engine
         self._plugin_watch = plugin_watch
         self._finish_reason: str | None = None
         self._num_empty = 0
@@ -46,19 +46,14 @@ class EngineAnswer:
         if self._num_empty > _MAX_EMPTY:
             raise self._broke(f"sent {_MAX_EMPTY} events in a row without tokens")
         self._finish_reason = chunk.finish_reason or self._finish_reason
-        return chunk.tokens if self._plugin_watch is None else self._passed(chunk, self._plugin_watch)
+        if self._plugin_watch is None:
+            return chunk.tokens
+        return self._plugin_watch.passed(chunk.tokens, is_last=chunk.finish_reason is not None)
 
     def check_end(self) -> None:
         """Raise EngineBroke if the answer, of which no more comes, broke off."""
         if self._finish_reason not in {"stop", "length"}:
             raise self._broke(f"broke off: {self._finish_reason or 'it sent no finish_reason'}")
 
-    def _passed(self, chunk: EngineChunk, plugin_watch: PluginWatch) -> Sequence[SampledToken]:
-        tokens = plugin_watch.passed(chunk.tokens, is_last=chunk.finish_reason is not None)
-        if plugin_watch.is_plugin_missing:
-            self._replica.suspect()
-            raise PluginMissing(self._replica.client.name)
-        return tokens
-
     def _broke(self, reason: str) -> EngineBroke:
-        return EngineBroke(self._replica.client.name, reason)
+        return EngineBroke(self._engine, reason)

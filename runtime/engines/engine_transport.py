@@ -4,6 +4,9 @@ By default httpx reads through anyio, which stops and resumes reading the socket
 each token by itself, and this would be a third of what reading one costs. asyncio's streams go on reading, up
 to a bound. What has come is handed on in small pieces, with turns for others between them: each chunk of an
 answer takes microseconds to parse, and may be a single byte.
+
+httpx's pool has locks of anyio, which suspend even where they are free. A request that was cancelled there
+left its connection in the pool, open and in use by nobody. asyncio's locks suspend only if somebody has them.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ import socket
 import ssl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any
 from urllib.request import getproxies
 
@@ -33,6 +37,10 @@ def engine_transport(
     *, verify: ssl.SSLContext | bool, limits: httpx.Limits
 ) -> httpx.AsyncHTTPTransport | None:
     """The transport to an engine; None, which stands for httpx's own, if the environment names a proxy."""
+    for name in ("connection", "http11"):
+        module: Any = import_module(f"httpcore._async.{name}")
+        assert hasattr(module, "AsyncLock"), "httpcore has other locks"
+        module.AsyncLock = asyncio.Lock
     if getproxies():
         return None
     transport = httpx.AsyncHTTPTransport(verify=verify, limits=limits)

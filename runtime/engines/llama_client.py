@@ -5,9 +5,7 @@ its text. The bytes are then tokenized here, perhaps into other tokens. The text
 whether the grammar allows it, are the same.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager
-from functools import partial
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import httpx
@@ -20,18 +18,16 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.engines.client import (
     MAX_ALTERNATIVES,
     MAX_TOKENS,
-    NO_HEADERS,
+    ChunkReader,
     ClientLimits,
     EngineAddress,
     EngineChunk,
-    HttpEngineClient,
+    EngineClient,
     ModelId,
     ServedModel,
-    engine_message,
 )
 from runtime.engines.completion_request import CompletionRequest
-from runtime.engines.event_stream import EventLimits, read_in_turn
-from runtime.errors import EngineBroke, RequestRefused
+from runtime.errors import RequestRefused
 from runtime.written_token import SampledToken
 from toolspecs.resolved_types import resolved
 
@@ -87,7 +83,7 @@ class _Event(msgspec.Struct):
     error: Any = None
 
 
-class LlamaClient(HttpEngineClient):
+class LlamaClient(EngineClient):
     """One `llama-server`."""
 
     repeats_prompts = False
@@ -123,49 +119,36 @@ class LlamaClient(HttpEngineClient):
         slots = await self._connection.decoded(answer, list[_Slot])
         return sum(slot.is_processing for slot in slots)
 
-    @asynccontextmanager
-    async def completion(
-        self, request: CompletionRequest, headers: Mapping[str, str] = NO_HEADERS
-    ) -> AsyncIterator[AsyncIterator[EngineChunk]]:
-        """The chunks of a completion; see `EngineClient`.
-
-        Raises:
-            RequestRefused: the request has `min_tokens`, which llama.cpp does not support.
-        """
+    def _path_and_body(self, request: CompletionRequest) -> tuple[str, dict[str, Any]]:
         if request.min_tokens:
             raise RequestRefused("the engine of this model, llama-server, does not know it", "min_tokens")
-        body = llama_body(request)
-        async with (
-            self._connection.events("/completion", body, headers, EventLimits.of(request)) as events,
-            aclosing(self._chunks(events, request.max_tokens)) as chunks,
-        ):
-            yield chunks
+        return "/completion", llama_body(request)
 
-    async def _chunks(
-        self, events: AsyncIterator[list[bytes]], max_tokens: int
-    ) -> AsyncGenerator[EngineChunk, None]:
-        """The chunks of an answer, without the token that ended it, which may be outside our vocabulary."""
+    def _reader(self, request: CompletionRequest) -> ChunkReader:
+        """Leaves out the token that ended the answer, which may be outside our vocabulary."""
         held_back: EngineChunk | None = None
-        with self._connection.reading():
-            async for received in events:
-                async for event, chunk in read_in_turn(received, partial(self._read, max_tokens=max_tokens)):
-                    if held_back is not None and event.stop_type != "eos":
-                        yield held_back
-                    held_back = chunk if self._may_end(chunk) else None
-                    if held_back is None:
-                        yield chunk
-                    if event.stop:
-                        return
 
-    def _read(self, received: list[bytes], *, max_tokens: int) -> Iterator[tuple[_Event, EngineChunk]]:
-        """Events, each with its tokens; raises ValueError if it has more than all of the answer may have."""
-        for data in received:
-            event = msgspec.json.decode(data, type=resolved(_Event))
-            if event.error is not None:
-                raise EngineBroke(self.name, f"broke off: {engine_message(event.error)}")
-            if len(event.tokens) > max_tokens:
-                raise ValueError(f"an event has {len(event.tokens)} tokens, and {max_tokens} were asked for")
-            yield event, self._chunk(event)
+        def read(received: list[bytes]) -> Iterator[EngineChunk]:
+            nonlocal held_back
+            for data in received:
+                event = self._event(data, request.max_tokens)
+                if held_back is not None and event.stop_type != "eos":
+                    yield held_back
+                chunk = self._chunk(event)
+                held_back = chunk if self._may_end(chunk) else None
+                if held_back is None:
+                    yield chunk
+
+        return read
+
+    def _event(self, data: bytes, max_tokens: int) -> _Event:
+        """An event; raises ValueError if it has more tokens than all of the answer may have."""
+        event = msgspec.json.decode(data, type=resolved(_Event))
+        if event.error is not None:
+            raise self._fault(event.error)
+        if len(event.tokens) > max_tokens:
+            raise ValueError(f"an event has {len(event.tokens)} tokens, and {max_tokens} were asked for")
+        return event
 
     def _may_end(self, chunk: EngineChunk) -> bool:
         """Whether a chunk is a token without text, which may have ended the answer."""
@@ -203,21 +186,15 @@ def _top(probability: _Probability) -> tuple[tuple[int, float], ...]:
 def llama_body(request: CompletionRequest) -> dict[str, Any]:
     """The body of a request as llama-server reads it."""
     sampling = request.sampling
-    body: dict[str, Any] = {
+    body = request.sampling_fields | {
         "prompt": list(request.prompt_ids),
         "n_predict": request.max_tokens,
         "stream": True,
         "return_tokens": True,
         "cache_prompt": True,
         "response_fields": ["content", "tokens", "stop", "stop_type", "timings"],
-        # All of these are given, since an engine has defaults of its own for what is left out.
         "samplers": ["penalties", "top_k", "top_p", "min_p", "temperature"],
-        "temperature": sampling.temperature,
-        "top_p": request.top_p,
         "top_k": sampling.top_k or 0,
-        "min_p": sampling.min_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
         "repeat_penalty": sampling.repetition_penalty,
         "repeat_last_n": len(request.prompt_ids) + request.max_tokens,
         "n_probs": 0 if request.num_logprobs is None else max(1, request.num_logprobs),

@@ -4,7 +4,7 @@ begin      Write the forced text. It goes to the engine with the prompt, and to 
            tokens. If the engine is full or fails before, the client gets the status of an error.
 publish    Make sure that engines can read the grammar.
 ask        Ask an engine to continue, verify each token, and repeat until the output ends:
-- an engine that breaks off is replaced, once;
+- an engine that breaks off is replaced, unless the one before it had written nothing either;
 - one that has no room is replaced as long as there are others; then an output that has begun waits for room
   (`runtime.engines.tries`);
 - an engine that leaves the grammar is asked again, a few times;
@@ -30,8 +30,8 @@ from runtime.engines.engine_answer import EngineAnswer
 from runtime.engines.replica import Replica
 from runtime.engines.replicas import Replicas
 from runtime.engines.sent_grammars import SentGrammars
-from runtime.engines.tries import RequestRoom, Tries
-from runtime.engines.verified_output import VerifiedOutput
+from runtime.engines.tries import RoomTurns, Tries
+from runtime.engines.verified_output import OutputState, VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
     EngineBroke,
@@ -46,7 +46,6 @@ from runtime.events import Event
 from runtime.jump_forward import JumpForward
 from toolspecs.cancellation import to_the_end
 from toolspecs.fairness.fair_threads import FairThreads
-from toolspecs.fairness.fair_turns import FairTurns
 
 MAX_IDLE = 8
 """How many requests in a row may bring no token before the closer completes an output."""
@@ -76,7 +75,7 @@ class OutputWriter:
         self._jump_forward = jump_forward
         self._jump_lock = threading.Lock()
         self._threads = FairThreads(NUM_VERIFYING_THREADS, "callgate-verify")
-        self._room_turns = FairTurns()
+        self._room_turns = RoomTurns()
 
     def begin(
         self, outputs: Sequence[VerifiedOutput], affinity: bytes, queue: EventQueue, ends_at: float | None
@@ -86,24 +85,13 @@ class OutputWriter:
         Their events go to the queue, and so does an error that ends one. `affinity` chooses the replica. At
         `ends_at`, a time of the event loop's clock, they end with DeadlineExceeded.
         """
-        room = RequestRoom(outputs[0].request)
-        return tuple(
-            asyncio.create_task(
-                self._write(output, affinity, queue, ends_at, Tries(output, room, self._room_turns))
-            )
-            for output in outputs
-        )
+        return tuple(asyncio.create_task(self._write(output, affinity, queue, ends_at)) for output in outputs)
 
     async def _write(
-        self,
-        output: VerifiedOutput,
-        affinity: bytes,
-        queue: EventQueue,
-        ends_at: float | None,
-        tries: Tries,
+        self, output: VerifiedOutput, affinity: bytes, queue: EventQueue, ends_at: float | None
     ) -> None:
         """Write one choice."""
-        delivery = ChoiceDelivery(queue)
+        request, delivery, tries = output.request, ChoiceDelivery(queue), Tries(output, self._room_turns)
         try:
             async with asyncio.timeout_at(ends_at) as deadline:
                 forced = await self._in_thread(output, partial(self._write_forced, output))
@@ -111,7 +99,7 @@ class OutputWriter:
                     delivery.put(forced)
                 else:
                     delivery.hold(forced)
-                    await self._grammars.publish(output.request)
+                    await self._grammars.publish(request.recipe, request.client_id)
                 await self._continue(output, affinity, delivery, tries)
         except RuntimeFault as fault:
             queue.put(fault)
@@ -139,10 +127,9 @@ class OutputWriter:
     ) -> None:
         """Have engines continue an output until it ends.
 
-        An engine that breaks off is replaced once, or asked again if there is no other replica. A full one is
-        replaced as long as there are others. An engine that leaves the grammar is asked again a few times;
-        then the closer completes the output.
+        Where no other replica takes requests, the same one is asked again.
         """
+        request = output.request
         while not output.is_finished:
             replica = self._next_replica(output, affinity, tries.failed)
             if replica is None:
@@ -160,8 +147,8 @@ class OutputWriter:
                 if isinstance(fault, EngineFull):
                     output.not_taken()
                 else:
-                    await self._grammars.publish(output.request, is_again=True)
-            if output.is_refused:
+                    await self._grammars.publish(request.recipe, request.client_id, is_again=True)
+            if output.state is OutputState.REFUSED:
                 replica.refused_token(is_expected=not self._grammars.applies_guards)
             if output.is_open and not self._grammars.applies_guards:
                 delivery.put(await self._in_thread(output, partial(self._write_forced, output)))
@@ -171,14 +158,14 @@ class OutputWriter:
         self, output: VerifiedOutput, affinity: bytes, failed: Mapping[Replica, EngineBroke]
     ) -> Replica | None:
         """The replica that continues an output; None if the closer is to complete it."""
-        if output.is_over_budget or output.num_refused > self._grammars.max_refused:
+        if output.state is OutputState.OVER_BUDGET or output.num_refused > self._grammars.max_refused:
             return None
         if output.num_idle > MAX_IDLE:
             return None
         try:
             return self._replicas.choose(affinity, failed)
         except NoEngine:
-            if output.num_refused or output.is_left_out:
+            if output.num_refused or output.state is OutputState.LEFT_OUT:
                 return None
             if failed:
                 raise next(iter(failed.values())) from None
@@ -198,7 +185,8 @@ class OutputWriter:
         make = partial(self._completion_request, replica.model.model_id, output)
         completion_request = await self._in_thread(output, make)
         request.times.note_begun()
-        answer = EngineAnswer(replica, self._grammars.watch() if request.recipe is not None else None)
+        name = replica.client.name
+        answer = EngineAnswer(name, self._grammars.watch(name) if request.recipe is not None else None)
         async with (
             replica.request(request.client_id) as stall_clock,
             replica.client.completion(completion_request, request.trace_headers) as chunks,
@@ -207,7 +195,7 @@ class OutputWriter:
                 tokens = answer.read(chunk, stall_clock)
                 if chunk.tokens:
                     request.times.note_token()
-                    tries.end_turn()
+                    tries.note_tokens()
                 if chunk.num_cached is not None:
                     delivery.note_cached(chunk.num_cached, output)
                 with stall_clock.stopped():

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from runtime.errors import (
     EngineFault,
     EngineFull,
     EngineUnreachable,
+    PluginMissing,
 )
 from runtime.protocol import Circuit, ReplicaState
 from toolspecs.nearest import quoted_names
@@ -30,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 MAX_FAILURES = 3
 """How many requests in a row may fail before a replica's circuit opens."""
+_UNCHECKED = "has not been checked yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +101,22 @@ class Replica:
         self.model: ServedModel | None = None
         self.version = ""
         self.circuit = Circuit.OPEN
-        self.reason = "has not been checked yet"
+        self.reason = _UNCHECKED
         self.num_served = 0
         self.num_failed = 0
         self.num_refused_tokens = 0
         self.num_expected_refusals = 0
-        self._is_untried = True
         self._settings = settings
         self._running: set[StallClock] = set()
-        self._num_requests = 0
-        self._last_begun = 0
-        """The number of the last request that has begun to come."""
-        self._num_failures = 0
-        self._failing: set[str] = set()
-        """The clients whose requests have failed since the last success."""
-        self._passed_at = -math.inf
-        """When it last passed the canary, on the monotonic clock."""
+        self._failed: Counter[str] = Counter()
+        """How many requests of each client have failed since the last success."""
+        self._newest_at = -math.inf
+        """When the last one began of all requests for which tokens have come; on the monotonic clock."""
         self._tokens_at = -math.inf
         """When tokens last came for a client's request."""
-        self._is_canary_due = False
+        self._passed_at = -math.inf
+        """When it last passed the canary."""
+        self._is_suspected = False
         """Whether something came up since then that asks for the canary before its time."""
         self._is_healthy = False
         """Whether it said so when it was last checked."""
@@ -137,11 +137,11 @@ class Replica:
         Raises:
             EngineBroke: no tokens came for too long, or the replica was found dead.
             EngineFull: the block raised it; the replica is kept while it writes for others.
+            PluginMissing: the block raised it; the canary will look.
         """
-        self._num_requests += 1
-        number = self._num_requests
+        begun_at = time.monotonic()
         scope = asyncio.timeout(self._settings.stall_s)
-        stall_clock = StallClock(scope, self._settings.stall_s, partial(self._note_tokens, number))
+        stall_clock = StallClock(scope, self._settings.stall_s, partial(self._note_tokens, begun_at))
         try:
             async with scope:
                 self._running.add(stall_clock)
@@ -155,7 +155,7 @@ class Replica:
             stalled = EngineBroke(self.client.name, "stopped answering")
             if stall_clock.is_abandoned:
                 self.num_failed += 1
-            elif self._last_begun >= number:  # it had room, or has had some for one that came later
+            elif self._newest_at >= begun_at:  # it had room, or has had some for one that came later
                 self.failed(stalled, client_id)
                 self.suspect()
             else:
@@ -167,9 +167,11 @@ class Replica:
         except EngineBroke as error:
             self.failed(error, client_id)
             raise
+        except PluginMissing:
+            self.suspect()
+            raise
         else:
-            self._num_failures = 0
-            self._failing.clear()
+            self._failed.clear()
             self.num_served += 1
 
     def _found_no_room(self, error: EngineBroke, client_id: str) -> None:
@@ -189,10 +191,9 @@ class Replica:
         failures are of one client, the replica takes requests until the canary has run.
         """
         self.num_failed += 1
-        self._num_failures += 1
-        self._failing.add(client_id)
-        is_broken = self._num_failures >= MAX_FAILURES
-        if isinstance(error, EngineUnreachable) or (is_broken and len(self._failing) > 1):
+        self._failed[client_id] += 1
+        is_broken = self._failed.total() >= MAX_FAILURES
+        if isinstance(error, EngineUnreachable) or (is_broken and len(self._failed) > 1):
             self._open_circuit(error.reason)
         elif is_broken:
             self.suspect()
@@ -207,13 +208,13 @@ class Replica:
     def suspect(self) -> None:
         """Let the canary run soon: requests or tokens failed, or the plugin seems to be missing."""
         if self._canary_age_s() > self._settings.probe_s:
-            self._is_canary_due = True
+            self._is_suspected = True
             self._is_due.set()
 
-    def _note_tokens(self, number: int) -> None:
-        """Tokens came for the request of a number."""
+    def _note_tokens(self, begun_at: float) -> None:
+        """Tokens came for a request that began then."""
         self._tokens_at = time.monotonic()
-        self._last_begun = max(self._last_begun, number)
+        self._newest_at = max(self._newest_at, begun_at)
 
     def _writes_since(self, since: float) -> bool:
         """Whether tokens came for clients after a time of the monotonic clock: then the engine works."""
@@ -249,7 +250,7 @@ class Replica:
             num_refused_tokens=self.num_refused_tokens,
             num_expected_refusals=self.num_expected_refusals,
             canary_age_s=None if math.isinf(age_s) else age_s,
-            is_untried=self._is_untried,
+            is_untried=self.reason == _UNCHECKED,
         )
 
     async def watch(self, model_name: str | None, check: Check) -> None:
@@ -257,7 +258,6 @@ class Replica:
         retry_s = self._settings.first_retry_s
         while True:
             await self._check(model_name, check)
-            self._is_untried = False
             self._is_due.clear()
             if self.circuit is Circuit.CLOSED:
                 wait_s, retry_s = self._settings.probe_s, self._settings.first_retry_s
@@ -279,7 +279,7 @@ class Replica:
             return
         if self.circuit is not Circuit.CLOSED:
             self.circuit = Circuit.TRIAL
-        elif not self._is_canary_due and self._canary_age_s() < self._settings.canary_s:
+        elif not self._is_suspected and self._canary_age_s() < self._settings.canary_s:
             return
         begun_at = time.monotonic()
         try:
@@ -298,8 +298,8 @@ class Replica:
 
         An engine that fails or refused tokens is not excused.
         """
-        is_unsuspected = self.circuit is Circuit.CLOSED and not self._is_canary_due
-        return is_unsuspected and self._writes_since(min(begun_at, time.monotonic() - self._settings.probe_s))
+        is_in_use = self.circuit is Circuit.CLOSED and not self._is_suspected
+        return is_in_use and self._writes_since(min(begun_at, time.monotonic() - self._settings.probe_s))
 
     async def _probe(self) -> None:
         """Ask for its health. A single missing answer is tolerated, as the server may be busy.
@@ -328,9 +328,8 @@ class Replica:
         self.model = _served(self.client.name, await self.client.models(), model_name)
         await self._probe_during(check(self.client, self.model))
         self._passed_at = time.monotonic()
-        self._is_canary_due = False
-        self._num_failures = 0
-        self._failing.clear()
+        self._is_suspected = False
+        self._failed.clear()
         if self.circuit is not Circuit.CLOSED:
             logger.info("the engine %s takes requests", self.client.name)
         self.circuit, self.reason = Circuit.CLOSED, ""

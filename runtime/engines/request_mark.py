@@ -5,7 +5,7 @@ that it names. An engine without the plugin ignores the comment and follows the 
 sentence is no call. So an engine without the plugin never writes an unchecked call.
 
 >>> recipe = GrammarRecipe("d3…", "hermes", (("pay", "5f0c…"), ("search", "91ab…")), ToolChoice())
->>> print(spell_request_mark(recipe, is_thinking=False, secret=b"the gateway's secret"))
+>>> print(spell_request_mark(RequestMark(recipe), b"the gateway's secret"))
 #callgate:1:...:KLUv...
 root ::= "CALLGATE-PLUGIN-MISSING"
 
@@ -58,28 +58,19 @@ class RequestMark:
     left_out_ids: tuple[int, ...] = ()
 
 
-def spell_request_mark(
-    recipe: GrammarRecipe,
-    *,
-    is_thinking: bool,
-    secret: bytes,
-    written_ids: tuple[int, ...] = (),
-    parts: Mapping[str, bytes] | None = None,
-    left_out_ids: tuple[int, ...] = (),
-) -> str:
-    """The EBNF text that a request sends as its grammar; see `RequestMark`.
+def spell_request_mark(mark: RequestMark, secret: bytes) -> str:
+    """The EBNF text that a request sends as its grammar.
 
     Raises:
         InvalidRequestMark: the toolset is too large for a mark.
     """
-    mark = RequestMark(recipe, is_thinking, written_ids, parts or {}, left_out_ids)
     content = msgspec.json.encode(mark)
     written = base64.urlsafe_b64encode(zstandard.ZstdCompressor().compress(content)).decode()
     line = f"{_PREFIX}{VERSION}:{_signature(written, secret)}:{written}"
     if len(line) > MAX_LINE_BYTES:
         raise InvalidRequestMark(
-            f"the mark of {len(recipe.tools)} tools has {len(line)} bytes, but at most {MAX_LINE_BYTES} are"
-            " sent with a request; offer fewer tools"
+            f"the mark of {len(mark.recipe.tools)} tools has {len(line)} bytes, but at most {MAX_LINE_BYTES}"
+            " are sent with a request; offer fewer tools"
         )
     return f"{line}\n{_FALLBACK_GRAMMAR}"
 

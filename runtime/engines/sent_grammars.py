@@ -4,8 +4,10 @@ There are two kinds of engines. Those with the plugin read a mark, and the store
 the parts of the grammar. Those without the plugin read a grammar.
 """
 
+# ruff: noqa: B027 - nothing needs to be done for engines without the plugin
+
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
@@ -14,10 +16,9 @@ from compiler.grammar.grammar import Grammar
 from compiler.grammar.plain_ebnf import is_longer
 from compiler.recipe import GrammarRecipe
 from compiler.vocabulary import Vocabulary
-from runtime.engines.request_mark import PLUGIN_MISSING, spell_request_mark
+from runtime.engines.request_mark import PLUGIN_MISSING, RequestMark, spell_request_mark
 from runtime.engines.verified_output import VerifiedOutput
-from runtime.errors import GrammarNotStored
-from runtime.request import GenerationRequest
+from runtime.errors import PluginMissing
 from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken
 
@@ -32,22 +33,21 @@ _MAX_EMPTY = 16
 class PluginWatch:
     """Holds tokens back while they may begin the text that an engine without the plugin writes."""
 
-    def __init__(self, token_bytes: TokenBytes) -> None:
+    def __init__(self, engine: str, token_bytes: TokenBytes) -> None:
+        self._engine = engine
         self._token_bytes = token_bytes
         self._text = b""
         self._held: list[SampledToken] | None = []
-        self.is_plugin_missing = False
 
     def passed(self, tokens: Sequence[SampledToken], *, is_last: bool = False) -> Sequence[SampledToken]:
-        """The tokens that are certainly not part of that text."""
+        """The tokens that are certainly not part of that text; raises PluginMissing once it is complete."""
         if self._held is None:
             return tokens
         self._held += tokens
         self._text += self._token_bytes.of(t.token_id for t in tokens if self._token_bytes.has(t.token_id))
         missing_text = PLUGIN_MISSING.encode()
         if self._text == missing_text:
-            self.is_plugin_missing = True
-            return ()
+            raise PluginMissing(self._engine)
         # Tokens without bytes could follow without end.
         are_few = len(self._held) <= len(self._text) + _MAX_EMPTY
         may_follow = not self._held or (are_few and missing_text.startswith(self._text))
@@ -57,8 +57,8 @@ class PluginWatch:
         return released
 
 
-class SentGrammars(Protocol):
-    """How grammars are sent to engines of one kind."""
+class SentGrammars(ABC):
+    """How grammars are sent to engines of one kind. By default, nothing is needed but the text to send."""
 
     applies_guards: bool
     """Whether the engine applies guards. If not, it writes tokens that a guard forbids; instead of each, one
@@ -69,20 +69,22 @@ class SentGrammars(Protocol):
     def start(self, grammars: GrammarCache) -> None:
         """Called once, before any request."""
 
-    async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
-        """Make sure that engines can get a request's grammar; `is_again`: an engine has just failed."""
+    async def publish(
+        self, recipe: GrammarRecipe | None, client_id: str | None, *, is_again: bool = False
+    ) -> None:
+        """Make sure that engines can get the grammar of a recipe; see `GrammarParts`."""
 
-    async def publish_own(self, lookup: GrammarLookup) -> None:
-        """Make sure that engines can get a grammar of the gateway's own, if the store answers."""
-
+    @abstractmethod
     def of_output(self, output: VerifiedOutput) -> str | None:
         """The text to send for the rest of an output, None if it is not masked; may take long."""
 
+    @abstractmethod
     def of_lookup(self, lookup: GrammarLookup, written_ids: tuple[int, ...]) -> str | None:
         """The text to send for the rest of an output of a grammar, after the tokens written so far."""
 
-    def watch(self) -> PluginWatch | None:
+    def watch(self, engine: str) -> PluginWatch | None:  # noqa: ARG002 - it has a name for errors
         """A watch for signs that the engine could not read the text; None if there are no such signs."""
+        return None
 
     async def close(self) -> None:
         """End what runs in the background."""
@@ -111,7 +113,7 @@ class GrammarParts(Protocol):
         """End what is being published."""
 
 
-class MarkedGrammars:
+class MarkedGrammars(SentGrammars):
     """For engines with the plugin: a mark names the grammar, whose parts are in the store or in the mark."""
 
     applies_guards = True
@@ -126,15 +128,12 @@ class MarkedGrammars:
         """Publish grammars of this cache."""
         self._parts.start(grammars)
 
-    async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
+    async def publish(
+        self, recipe: GrammarRecipe | None, client_id: str | None, *, is_again: bool = False
+    ) -> None:
         """Make sure that engines can get the parts of a grammar; see `GrammarParts`."""
-        if request.recipe is not None:
-            await self._parts.publish(request.recipe, request.client_id, is_again=is_again)
-
-    async def publish_own(self, lookup: GrammarLookup) -> None:
-        """`publish` for a grammar of the gateway's own; an engine that has read it before needs no store."""
-        with suppress(GrammarNotStored):
-            await self._parts.publish(lookup.recipe, None, is_again=True)
+        if recipe is not None:
+            await self._parts.publish(recipe, client_id, is_again=is_again)
 
     def of_output(self, output: VerifiedOutput) -> str | None:
         """A mark that includes the tokens written so far, and those that are left out from here on."""
@@ -142,28 +141,24 @@ class MarkedGrammars:
         if request.constraint is None or request.draft is not None:
             return None
         assert request.recipe is not None, "a compiled grammar comes with its recipe"
-        return spell_request_mark(
+        mark = RequestMark(
             request.recipe,
             is_thinking=output.is_thinking,
-            secret=self._secret,
             written_ids=tuple(output.ids),
             parts=self._parts.parts(request.recipe),
             left_out_ids=tuple(sorted(output.left_out_ids)),
         )
+        return spell_request_mark(mark, self._secret)
 
     def of_lookup(self, lookup: GrammarLookup, written_ids: tuple[int, ...]) -> str | None:
         """A mark."""
-        return spell_request_mark(
-            lookup.recipe,
-            is_thinking=False,
-            secret=self._secret,
-            written_ids=written_ids,
-            parts=self._parts.parts(lookup.recipe),
-        )
+        parts = self._parts.parts(lookup.recipe)
+        mark = RequestMark(lookup.recipe, written_ids=written_ids, parts=parts)
+        return spell_request_mark(mark, self._secret)
 
-    def watch(self) -> PluginWatch | None:
+    def watch(self, engine: str) -> PluginWatch | None:
         """Watch for the text that an engine without the plugin writes."""
-        return PluginWatch(self._token_bytes)
+        return PluginWatch(engine, self._token_bytes)
 
     async def close(self) -> None:
         """End what is being published."""
@@ -174,7 +169,7 @@ WriteGrammar = Callable[[Grammar, Vocabulary], str]
 """Writes a grammar as an engine reads it; it may admit more texts than the grammar, and never fewer calls."""
 
 
-class RestGrammars:
+class RestGrammars(SentGrammars):
     """For engines without the plugin: sends the grammar of the rest of an output, or a wider one."""
 
     applies_guards = False
@@ -184,15 +179,6 @@ class RestGrammars:
         self._vocabulary = vocabulary
         self._write = write
         self._unmasked: WeakSet[VerifiedOutput] = WeakSet()
-
-    def start(self, grammars: GrammarCache) -> None:
-        """Nothing is needed."""
-
-    async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
-        """Nothing is needed: the grammar goes with the request."""
-
-    async def publish_own(self, lookup: GrammarLookup) -> None:
-        """Nothing is needed: the grammar goes with the request."""
 
     def of_output(self, output: VerifiedOutput) -> str | None:
         """The grammar of the rest; None from the first time on that it is too long for this output."""
@@ -213,13 +199,6 @@ class RestGrammars:
         for token_id in written_ids:
             closer.accepted(token_id)
         return self._written(closer.rest_grammar())
-
-    def watch(self) -> PluginWatch | None:
-        """Nothing to watch for."""
-        return None
-
-    async def close(self) -> None:
-        """Nothing runs in the background."""
 
     def _written(self, grammar: Grammar | None) -> str | None:
         if grammar is None or is_longer(grammar, MAX_GRAMMAR_CHARS):

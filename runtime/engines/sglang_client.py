@@ -5,9 +5,7 @@ event repeats the whole output, unless the server runs with `--incremental-strea
 probabilities are refused: reading those of 5,000 tokens would take a minute of the event loop.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager
-from functools import partial
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -16,17 +14,12 @@ from msgspec import Meta
 from runtime.engines.client import (
     MAX_ALTERNATIVES,
     MAX_TOKENS,
-    NO_HEADERS,
+    ChunkReader,
     EngineChunk,
-    HttpEngineClient,
+    EngineClient,
     ServedModel,
-    engine_message,
-    error_code,
-    join_chunks,
-    streamed_fault,
 )
 from runtime.engines.completion_request import CompletionRequest
-from runtime.engines.event_stream import EventLimits, read_in_turn
 from runtime.errors import EngineRefused
 from runtime.written_token import SampledToken
 from toolspecs.resolved_types import resolved
@@ -77,7 +70,7 @@ class _Event(msgspec.Struct):
     error: Any = None
 
 
-class SglangClient(HttpEngineClient):
+class SglangClient(EngineClient):
     """One SGLang server. It reports with the first tokens how much of the prompt was cached.
 
     Its health check generates a token, which takes a second.
@@ -107,50 +100,40 @@ class SglangClient(HttpEngineClient):
         loads = (await self._loads()).loads
         return sum(load.num_running_reqs + load.num_waiting_reqs for load in loads) if loads else None
 
-    @asynccontextmanager
-    async def completion(
-        self, request: CompletionRequest, headers: Mapping[str, str] = NO_HEADERS
-    ) -> AsyncIterator[AsyncIterator[EngineChunk]]:
-        """The chunks of a completion; see `EngineClient`."""
-        body = sglang_body(request)
-        async with (
-            self._connection.events("/generate", body, headers, EventLimits.of(request)) as events,
-            aclosing(self._chunks(events)) as chunks,
-        ):
-            yield chunks
+    def _path_and_body(self, request: CompletionRequest) -> tuple[str, dict[str, Any]]:
+        return "/generate", sglang_body(request)
+
+    def _reader(self, request: CompletionRequest) -> ChunkReader:  # noqa: ARG002 - all answers are read alike
+        num_seen = 0
+
+        def read(received: list[bytes]) -> Iterator[EngineChunk]:
+            nonlocal num_seen
+            for data in received:
+                chunk = self._chunk(data, num_seen)
+                num_seen += len(chunk.tokens)
+                yield chunk
+
+        return read
 
     async def _loads(self) -> _Loads:
         return await self._connection.get_json("/v1/loads?include=core", _Loads)
 
-    async def _chunks(self, events: AsyncIterator[list[bytes]]) -> AsyncGenerator[EngineChunk, None]:
-        num_seen = 0
-        with self._connection.reading():
-            async for received in events:
-                async for chunk in read_in_turn(received, partial(self._joined, num_seen=num_seen)):
-                    num_seen += len(chunk.tokens)
-                    yield chunk
-
-    def _joined(self, received: list[bytes], num_seen: int) -> Iterator[EngineChunk]:
-        return join_chunks(self._chunks_of(received, num_seen))
-
-    def _chunks_of(self, received: list[bytes], num_seen: int) -> Iterator[EngineChunk]:
-        """The chunk of each event; `num_seen` tokens came before."""
-        for data in received:
-            event = msgspec.json.decode(data, type=resolved(_Event))
-            if event.error is not None:
-                raise streamed_fault(self.name, engine_message(event.error), error_code(event.error))
-            is_repeated = len(event.output_ids) > event.meta_info.completion_tokens - num_seen
-            if is_repeated and event.meta_info.output_token_logprobs:
-                raise EngineRefused(self.name, _REPEATS)
-            tokens = _new_tokens(event, num_seen if is_repeated else 0)
-            num_seen += len(tokens)
-            prompt_ids = None if event.prompt_token_ids is None else tuple(event.prompt_token_ids)
-            reason = self._finish_reason(event.meta_info.finish_reason)
-            yield EngineChunk(tokens, reason, prompt_ids, event.meta_info.cached_tokens)
+    def _chunk(self, data: bytes, num_seen: int) -> EngineChunk:
+        """The chunk of an event; `num_seen` tokens came before."""
+        event = msgspec.json.decode(data, type=resolved(_Event))
+        if event.error is not None:
+            raise self._fault(event.error)
+        is_repeated = len(event.output_ids) > event.meta_info.completion_tokens - num_seen
+        if is_repeated and event.meta_info.output_token_logprobs:
+            raise EngineRefused(self.name, _REPEATS)
+        tokens = _new_tokens(event, num_seen if is_repeated else 0)
+        prompt_ids = None if event.prompt_token_ids is None else tuple(event.prompt_token_ids)
+        reason = self._finish_reason(event.meta_info.finish_reason)
+        return EngineChunk(tokens, reason, prompt_ids, event.meta_info.cached_tokens)
 
     def _finish_reason(self, finish: _Finish | None) -> str | None:
         if finish is not None and finish.type == "abort":
-            raise streamed_fault(self.name, engine_message(finish.message), finish.status_code)
+            raise self._fault({"message": finish.message, "code": finish.status_code})
         return None if finish is None else finish.type
 
 
@@ -174,16 +157,10 @@ def _top(top: list[_LogProbability] | None) -> tuple[tuple[int, float], ...]:
 def sglang_body(request: CompletionRequest) -> dict[str, Any]:
     """The body of a request as SGLang reads it."""
     sampling = request.sampling
-    # All of these are given, since an engine has defaults of its own for what is left out.
-    parameters: dict[str, Any] = {
+    parameters = request.sampling_fields | {
         "max_new_tokens": request.max_tokens,
         "min_new_tokens": request.min_tokens,
-        "temperature": sampling.temperature,
-        "top_p": request.top_p,
         "top_k": sampling.top_k or -1,
-        "min_p": sampling.min_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
         "repetition_penalty": sampling.repetition_penalty,
         "stop_token_ids": list(request.stop_token_ids),
     }

@@ -6,56 +6,79 @@ once that one is not refused any more. Clients that wait take turns, too, howeve
 """
 
 import asyncio
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from runtime.engines.replica import Replica
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import EngineBroke, EngineFull
-from runtime.request import GenerationRequest
 from toolspecs.fairness.fair_turns import FairTurns
 
 MAX_TRIES = 2
-"""How many engines may break off before an output fails."""
+"""How many engines may break off in a row, without a token between, before an output fails."""
+MAX_BROKEN = 8
+"""How many may break off one output, whatever they wrote."""
 MAX_WAIT_S = 120.0
-"""How long an output waits for room in full engines, together."""
+"""How long outputs wait for room in full engines while none of them finds any."""
 REFUSAL_S = 0.5
 """How long an engine takes at most to refuse a request for want of room. Others that wait may ask then."""
 
 
-class RequestRoom:
-    """Whether engines have had room for the choices of one request, which share this."""
+class RoomTurns(FairTurns):
+    """The turns of a model's outputs to ask full engines; one that finds room gives the others more time."""
 
-    def __init__(self, request: GenerationRequest) -> None:
-        self._request = request
-        self._refused: set[int] = set()
+    def __init__(self) -> None:
+        super().__init__()
+        self._found_at = -math.inf
+        self._limits: set[asyncio.Timeout] = set()
 
-    def may_wait(self, choice: int) -> bool:
-        """Whether a choice waits for the room that it was refused: another has begun, or may still do so.
+    def note_found(self) -> None:
+        """An output that waited has found room."""
+        self._found_at = asyncio.get_running_loop().time()
+        for limit in self._limits:
+            if not limit.expired():
+                limit.reschedule(self._found_at + MAX_WAIT_S)
 
-        An earlier draft of the answer counts as well.
-        """
-        self._refused.add(choice)
-        return self._request.times.decode_ns is not None or len(self._refused) < self._request.num_choices
+    @contextmanager
+    def limiting(self, limit: asyncio.Timeout, since: float) -> Iterator[None]:
+        """Inside the block, `limit` is that of an output that has waited since then."""
+        limit.reschedule(max(since, self._found_at) + MAX_WAIT_S)
+        self._limits.add(limit)
+        try:
+            yield
+        finally:
+            self._limits.remove(limit)
 
 
 class Tries:
     """What came of asking engines for one output; all outputs of a model share `turns`."""
 
-    def __init__(self, output: VerifiedOutput, room: RequestRoom, turns: FairTurns) -> None:
+    def __init__(self, output: VerifiedOutput, turns: RoomTurns) -> None:
         self.failed: dict[Replica, EngineBroke] = {}
         """How replicas failed the output; of full ones, only since it last waited for room."""
         self._output = output
-        self._room = room
         self._turns = turns
         self._has_turn = False
         self._passing: asyncio.TimerHandle | None = None
+        self._waits_since: float | None = None
+        """When it first waited since its last token."""
+        self._num_in_a_row = 0
         self._num_broken = 0
-        self._left_s = MAX_WAIT_S
 
     def begin(self) -> None:
         """An engine is to be asked. Another output may ask soon, also if this one takes long to do so."""
         self._keep_turn()
         if self._has_turn:
             self._passing = asyncio.get_running_loop().call_later(REFUSAL_S, self.end_turn)
+
+    def note_tokens(self) -> None:
+        """Tokens came, so that an engine had room."""
+        self._num_in_a_row = 0
+        if self._waits_since is not None:
+            self._waits_since = None
+            self._turns.note_found()
+        self.end_turn()
 
     def add(self, replica: Replica, fault: EngineBroke) -> None:
         """Note how a replica failed; raises the fault if too many have broken off."""
@@ -64,31 +87,31 @@ class Tries:
             self._keep_turn()
             return
         self.end_turn()
+        self._num_in_a_row += 1
         self._num_broken += 1
-        if self._num_broken >= MAX_TRIES:
+        if self._num_in_a_row >= MAX_TRIES or self._num_broken >= MAX_BROKEN:
             raise fault
 
     async def wait_for_room(self, replica: Replica) -> bool:
         """Wait if the replica that is next was full, since then no other is left to be asked; whether it did.
 
         Raises:
-            EngineFull: it must not wait, so that its client can try again; or it has waited too long.
+            EngineFull: it must not wait, so that its client can try again; or all have waited too long.
         """
         if not isinstance(self.failed.get(replica), EngineFull):
             return False
         full = [error for error in self.failed.values() if isinstance(error, EngineFull)]
         fault = min(full, key=lambda error: error.retry_after_s)
-        if self._left_s <= 0 or not self._room.may_wait(self._output.choice):
+        if not self._may_wait():
             raise fault
-        now = asyncio.get_running_loop().time
-        begun_at = now()
+        if self._waits_since is None:
+            self._waits_since = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(self._left_s):
-                await self._wait(fault.retry_after_s)
+            async with asyncio.timeout(None) as limit:
+                with self._turns.limiting(limit, self._waits_since):
+                    await self._wait(fault.retry_after_s)
         except TimeoutError:
             raise fault from None
-        finally:
-            self._left_s -= now() - begun_at
         self.failed = {one: error for one, error in self.failed.items() if error not in full}
         return True
 
@@ -98,6 +121,13 @@ class Tries:
         if self._has_turn:
             self._has_turn = False
             self._turns.pass_on()
+
+    def _may_wait(self) -> bool:
+        """Whether another choice of the answer, or a draft of it, has begun, or another may still begin."""
+        request = self._output.request
+        request.refused_choices.add((request.request_id, self._output.choice))
+        has_begun = request.times.decode_ns is not None
+        return has_begun or len(request.refused_choices) < request.num_choices + request.num_siblings
 
     async def _wait(self, retry_after_s: float) -> None:
         """Wait for the turn or, if no other output has it, for as long as an engine says."""

@@ -7,6 +7,7 @@ valid tokens, or the closer completes the output.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from itertools import islice
 
 from compiler.matcher import Matcher
@@ -50,6 +51,19 @@ class Verification:
     counts_rescued: bool = False
 
 
+class OutputState(Enum):
+    """Whether more tokens of the engine are wanted; if not, why."""
+
+    OPEN = auto()
+    REFUSED = auto()
+    """The last token that came was refused, or the engine ended the output too early."""
+    LEFT_OUT = auto()
+    """The last token that came was left out: it began what the budget has no room for."""
+    OVER_BUDGET = auto()
+    """After the last token, the output could not be completed within its budget."""
+    FINISHED = auto()
+
+
 class _VerifyingTime:
     """The processor time that an output takes to verify. Waiting for other threads does not count."""
 
@@ -84,7 +98,7 @@ class VerifiedOutput:
             while output.is_open and (tokens := more tokens):
                 events += output.take(tokens)
             events += output.engine_stopped(is_cut=False, goes_on=False)
-            if output.is_over_budget:
+            if output.state is OutputState.OVER_BUDGET:
                 events += output.close()
 
     Not thread-safe.
@@ -108,13 +122,7 @@ class VerifiedOutput:
         self.is_thinking = is_thinking
         self.position = GrammarPosition(request, verification.prepared, is_thinking=is_thinking)
         self.ids: list[int] = []
-        self.is_finished = False
-        self.is_refused = False
-        """Whether the last token that came was refused, or the engine ended the output too early."""
-        self.is_over_budget = False
-        """Whether the output could not be completed within its budget after the last token."""
-        self.is_left_out = False
-        """Whether the last token that came was left out: it began what the budget has no room for."""
+        self.state = OutputState.OPEN
         self.left_out_ids: set[int] = set()
         """All markers that were left out. The budget has no room for what they begin later either."""
         self.needs_search = False
@@ -148,7 +156,12 @@ class VerifiedOutput:
     @property
     def is_open(self) -> bool:
         """Whether more tokens of the engine are wanted."""
-        return not (self.is_finished or self.is_refused or self.is_left_out or self.is_over_budget)
+        return self.state is OutputState.OPEN
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its last event has been returned."""
+        return self.state is OutputState.FINISHED
 
     @property
     def is_slow(self) -> bool:
@@ -190,7 +203,9 @@ class VerifiedOutput:
         events: list[Event] = []
         self.needs_search = False
         for token in tokens:
-            self.needs_search = self.is_open and not may_search and self._takes_long(token)
+            self.needs_search = (
+                self.is_open and not may_search and self.position.takes_long(token.token_id, self.remaining)
+            )
             if self.needs_search or not self.is_open:
                 break
             compiles, begun_s = self.position.must_compile(token.token_id), self._fills.processor_s()
@@ -204,7 +219,7 @@ class VerifiedOutput:
 
     def resume(self) -> None:
         """Reopen the output: an engine is asked to continue after its valid tokens."""
-        self.is_refused = self.is_left_out = False
+        self.state = OutputState.OPEN
         self.num_requests += 1
         self.num_idle = self.num_idle + 1 if len(self.ids) == self._num_at_resume else 0
         self._num_at_resume = len(self.ids)
@@ -234,8 +249,8 @@ class VerifiedOutput:
     def close(self) -> list[Event]:
         """Complete the output in the shortest way; this takes long if many tokens are needed.
 
-        A draft ends where it is. Call this when `is_over_budget`, or when the engine leaves the grammar again
-        and again, or when no engine is there to be asked again.
+        A draft ends where it is. Call this when the output is over budget, or when the engine leaves the
+        grammar again and again, or when no engine is there to be asked again.
 
         Raises:
             GenerationFailed: the grammar has no closer.
@@ -246,8 +261,9 @@ class VerifiedOutput:
             raise GenerationFailed(
                 "the engine left the grammar again and again, and this grammar has no closer"
             )
-        closed_by: ClosedBy | None = "budget" if self.is_over_budget else "verifier"
-        if (self.is_over_budget or self.is_left_out) and self.position.matcher.is_completed():
+        closed_by: ClosedBy | None = "budget" if self.state is OutputState.OVER_BUDGET else "verifier"
+        has_no_room = self.state in {OutputState.OVER_BUDGET, OutputState.LEFT_OUT}
+        if has_no_room and self.position.matcher.is_completed():
             closed_by = None  # nothing is missing: a token was left out that would have begun more
         events: list[Event] = []
         for token_id in self.position.closer.completion_ids(self.remaining):
@@ -272,10 +288,6 @@ class VerifiedOutput:
             self._num_rescued = num_rescued
             return [*self._feed([written]), *self._end_if_done([written])]
         return []
-
-    def _takes_long(self, token: SampledToken) -> bool:
-        """Whether it takes long to follow the output to a token, or to find out if it can be completed."""
-        return self.position.takes_long(token.token_id, self.remaining)
 
     def _is_allowed(self, token_id: int) -> bool:
         """Whether a token is in the vocabulary and, if masks are checked, in the mask."""
@@ -355,7 +367,7 @@ class VerifiedOutput:
     def _refuse(self, token: SampledToken | None = None) -> None:
         if token is not None:
             self.refused_ids.append(token.token_id)
-        self.is_refused = True
+        self.state = OutputState.REFUSED
         self.num_refused += 1
 
     def _leave_out(self, token_id: int) -> None:
@@ -366,9 +378,9 @@ class VerifiedOutput:
         """
         is_new = token_id not in self.left_out_ids and token_id not in self.refused_ids
         if not (is_new and self.position.is_complete and self._num_left_out < MAX_LEFT_OUT):
-            self.is_over_budget = True
+            self.state = OutputState.OVER_BUDGET
             return
-        self.is_left_out = True
+        self.state = OutputState.LEFT_OUT
         self._num_left_out += 1
         if token_id in self._marker_ids:
             self.left_out_ids.add(token_id)
@@ -376,7 +388,7 @@ class VerifiedOutput:
             self.refused_ids.append(token_id)
 
     def _end(self, reason: FinishReason | None, closed_by: ClosedBy | None = None) -> list[Event]:
-        self.is_finished = True
+        self.state = OutputState.FINISHED
         pending = self.position.matcher.pending_parts() if self.position.matcher is not None else ()
         stats = GenerationStats(
             num_prompt_tokens=len(self.prompt_ids),

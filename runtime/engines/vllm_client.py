@@ -8,8 +8,9 @@ and that client is told which field of its request was refused.
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
@@ -22,17 +23,13 @@ from runtime.engines.client import (
     MAX_ALTERNATIVES,
     MAX_TOKENS,
     NO_HEADERS,
+    ChunkReader,
     ClientLimits,
     EngineAddress,
     EngineChunk,
-    HttpEngineClient,
-    engine_message,
-    error_code,
-    join_chunks,
-    streamed_fault,
+    EngineClient,
 )
 from runtime.engines.completion_request import CompletionRequest
-from runtime.engines.event_stream import EventLimits, read_in_turn
 from runtime.errors import EngineRefused, RequestRefused
 from runtime.written_token import SampledToken
 from toolspecs.resolved_types import resolved
@@ -97,7 +94,7 @@ class _Version(msgspec.Struct):
     version: str = ""
 
 
-class VllmClient(HttpEngineClient):
+class VllmClient(EngineClient):
     """One vLLM server.
 
     `vocabulary` is that of an engine without the plugin. If it was sent the grammar of a part, it ends the
@@ -136,30 +133,21 @@ class VllmClient(HttpEngineClient):
         self, request: CompletionRequest, headers: Mapping[str, str] = NO_HEADERS
     ) -> AsyncIterator[AsyncIterator[EngineChunk]]:
         """The chunks of a completion; see `EngineClient`."""
-        if request.images:
-            path, body = "/inference/v1/generate", generate_body(request, self._vocabulary)
-        else:
-            path, body = "/v1/completions", completion_body(request, self._vocabulary)
-        async with (
-            _telling_speculation(request),
-            self._connection.events(path, body, headers, EventLimits.of(request)) as events,
-            aclosing(self._chunks(events)) as chunks,
-        ):
+        async with _telling_speculation(request), super().completion(request, headers) as chunks:
             yield chunks
 
-    async def _chunks(self, events: AsyncIterator[list[bytes]]) -> AsyncGenerator[EngineChunk, None]:
-        with self._connection.reading():
-            async for received in events:
-                async for chunk in read_in_turn(received, self._joined):
-                    yield chunk
+    def _path_and_body(self, request: CompletionRequest) -> tuple[str, dict[str, Any]]:
+        if request.images:
+            return "/inference/v1/generate", generate_body(request, self._vocabulary)
+        return "/v1/completions", completion_body(request, self._vocabulary)
 
-    def _joined(self, received: list[bytes]) -> Iterator[EngineChunk]:
-        return join_chunks(map(self._chunk, received))
+    def _reader(self, request: CompletionRequest) -> ChunkReader:  # noqa: ARG002 - all answers are read alike
+        return partial(map, self._chunk)
 
     def _chunk(self, data: bytes) -> EngineChunk:
         event = msgspec.json.decode(data, type=resolved(_Event))
         if event.error is not None:
-            raise streamed_fault(self.name, engine_message(event.error), error_code(event.error))
+            raise self._fault(event.error)
         if not event.choices:
             details = event.usage.prompt_tokens_details if event.usage else None
             num_cached = details.cached_tokens if details else None
@@ -249,15 +237,9 @@ def _common(request: CompletionRequest) -> dict[str, Any]:
 def _parameters(request: CompletionRequest, vocabulary: Vocabulary | None) -> dict[str, Any]:
     """The fields that bound and mask an output; both routes have the same names for them."""
     sampling = request.sampling
-    # All of these are given, since an engine has defaults of its own for what is left out.
-    parameters: dict[str, Any] = {
+    parameters = request.sampling_fields | {
         "max_tokens": request.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": request.top_p,
         "top_k": sampling.top_k or 0,
-        "min_p": sampling.min_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
         "repetition_penalty": sampling.repetition_penalty,
         "stop_token_ids": list(request.stop_token_ids),
         "min_tokens": request.min_tokens,

@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.prepared_vocabulary import PreparedVocabulary
-from runtime.engines.request_mark import spell_request_mark
+from runtime.engines.request_mark import RequestMark, spell_request_mark
 from runtime.models import TINY_MODEL_FOLDER
 from runtime.models.model_config import model_vocabulary
 from toolspecs.stores import open_store
@@ -75,7 +75,7 @@ def look_up(store_url, tools=TOOLS, *, choice=REQUIRED, parallel=False, secret=S
 
 def marked(lookup, *, secret=SECRET, is_thinking=False, written_ids=()) -> str:
     """What a gateway sends for a grammar that was looked up."""
-    return spell_request_mark(lookup.recipe, is_thinking=is_thinking, secret=secret, written_ids=written_ids)
+    return spell_request_mark(RequestMark(lookup.recipe, is_thinking, written_ids), secret)
 
 
 def _of_another(lookup, **changes) -> str:

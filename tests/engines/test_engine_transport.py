@@ -1,22 +1,26 @@
 """Connections to engines: encrypted or not, used again, closed ones noticed, and errors as httpx has them."""
 
 import asyncio
+import itertools
 import socket
 import ssl
 import threading
 import time
+import types
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import httpx
 import pytest
 from certificates import self_signed
-from remote_engines import REQUEST
+from completions_server import StandIn, serving
+from remote_engines import REQUEST, tokens_of
 
 from runtime.engines import host_lookups
 from runtime.engines.client import ClientLimits, EngineAddress, EngineConnection
 from runtime.engines.engine_transport import engine_transport
 from runtime.engines.event_stream import EventLimits
+from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineBroke, EngineUnreachable
 
 EVENTS = b"data: 1\n\ndata: 2\n\ndata: [DONE]\n\n"
@@ -279,3 +283,44 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch):
     assert engine_transport(verify=True, limits=httpx.Limits()) is not None
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
     assert engine_transport(verify=True, limits=httpx.Limits()) is None
+
+
+@types.coroutine
+def cancelled_at(place, coroutine):
+    """Run a coroutine in the current task, which is cancelled once it has suspended so many times."""
+    thrown = None
+    for number in itertools.count():
+        try:
+            waits_for = coroutine.throw(thrown) if thrown else coroutine.send(None)
+        except StopIteration as end:
+            return end.value
+        if number == place:
+            asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)
+        thrown = None
+        try:
+            yield waits_for
+        except BaseException as error:  # noqa: BLE001 - the coroutine gets it
+            thrown = error
+
+
+async def test_a_request_leaves_no_connection_in_use_wherever_it_is_cancelled(text):
+    """In twelve minutes of clients that left, 53 connections were never closed."""
+
+    async def ask(place):
+        return await cancelled_at(place, tokens_of(client))
+
+    with serving(StandIn(text)) as url:
+        client = VllmClient(EngineAddress(url))
+        pool = client._connection._http._transport._pool
+        num_cancelled = 0
+        for place in range(40):
+            asking = asyncio.create_task(ask(place))
+            await asyncio.wait([asking])
+            num_cancelled += asking.cancelled()
+            assert all(one.is_idle() or one.is_closed() for one in pool.connections), (
+                place,
+                pool.connections,
+            )
+            assert not pool._requests
+        assert num_cancelled > 3
+        await client.close()

@@ -16,7 +16,7 @@ from compiler.matcher import allocate_bitmask
 from runtime.engines import inline_grammars
 from runtime.engines.grammar_loader import GrammarLoader, GrammarUnavailable
 from runtime.engines.inline_grammars import InlineGrammars
-from runtime.engines.request_mark import read_request_mark, spell_request_mark
+from runtime.engines.request_mark import RequestMark, read_request_mark, spell_request_mark
 from runtime.engines.settings import PluginSettings
 from runtime.engines.vllm.plugin import install
 from runtime.errors import RequestRefused
@@ -75,7 +75,7 @@ def engine(monkeypatch):
 
 def test_masks_of_a_mark_with_its_parts_are_those_of_the_gateway(engine):
     lookup, parts = inline()
-    grammar = engine(spell_request_mark(lookup.recipe, is_thinking=False, secret=SECRET, parts=parts))
+    grammar = engine(spell_request_mark(RequestMark(lookup.recipe, parts=parts), SECRET))
     width = prepared().vocabulary.width
     got, expected = allocate_bitmask(1, width), allocate_bitmask(1, width)
     grammar.output.fill(got, 0)
@@ -100,16 +100,14 @@ def test_a_part_that_the_gateway_did_not_seal_for_its_key_is_refused(engine, cas
         "another unit's": parts[tag],
         "altered": parts[pay][:-1] + b"!",
     }
-    mark = spell_request_mark(
-        lookup.recipe, is_thinking=False, secret=SECRET, parts={**parts, pay: other[case]}
-    )
+    mark = spell_request_mark(RequestMark(lookup.recipe, parts={**parts, pay: other[case]}), SECRET)
     with pytest.raises(GrammarUnavailable, match="the grammar of 'pay' cannot be used: its signature"):
         engine(mark)
 
 
 def test_a_mark_keeps_its_parts():
     lookup, parts = inline()
-    mark = spell_request_mark(lookup.recipe, is_thinking=False, secret=SECRET, parts=parts)
+    mark = spell_request_mark(RequestMark(lookup.recipe, parts=parts), SECRET)
     assert read_request_mark(mark, SECRET).parts == parts
 
 

@@ -6,7 +6,7 @@ import threading
 from contextlib import asynccontextmanager
 
 import pytest
-from completions_server import SECRET, StandIn
+from completions_server import SECRET, StandIn, is_canary
 from remote_engines import (
     GUARDED,
     TOOLS,
@@ -27,6 +27,7 @@ from runtime.engines.published_grammars import PublishedGrammars
 from runtime.engines.remote import RemoteSettings, _Answer
 from runtime.engines.replica import WatchSettings
 from runtime.engines.sent_grammars import MarkedGrammars
+from runtime.engines.tries import MAX_BROKEN
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     EngineBroke,
@@ -57,6 +58,28 @@ async def test_an_engine_that_breaks_off_is_replaced_by_another(text, fault, pla
         stand_ins[0].num_faults = 1
         calls, _ = await answer_of(remote, remote.request(lookup))
         assert calls
+
+
+class BreaksOff(StandIn):
+    """Canaries find no fault with it."""
+
+    def fault(self, body, place):
+        return None if is_canary(body) else super().fault(body, place)
+
+
+@pytest.mark.parametrize(("num_faults", "num_asked"), [(3, 4), (10**9, MAX_BROKEN)])
+async def test_an_answer_goes_on_while_each_engine_writes_more_of_it(text, num_faults, num_asked):
+    """Engines that are restarted one after another ended it, although each of them had taken it further."""
+    stand_in = BreaksOff(text, end_bias=-50)
+    async with remote_over(text, stand_in) as remote:
+        stand_in.writes, stand_in.num_faults = {2: "die"}, num_faults
+        request = remote.request(max_tokens=30)
+        if num_asked < MAX_BROKEN:
+            assert_valid(await events_of(remote, request), request)
+        else:
+            with pytest.raises(EngineBroke, match="broke off"):
+                await events_of(remote, request)
+        assert len(stand_in.requests) == num_asked
 
 
 async def test_an_engine_whose_answers_have_no_end_takes_no_requests(text):

@@ -27,7 +27,7 @@ NAMES = ["line\nbreak", "carriage\rreturn", '"quoted"', "#callgate:1:0:0", "\u20
 
 
 def spelled(recipe=RECIPE, *, is_thinking=False, secret=SECRET):
-    return spell_request_mark(recipe, is_thinking=is_thinking, secret=secret)
+    return spell_request_mark(RequestMark(recipe, is_thinking), secret)
 
 
 @pytest.mark.parametrize("is_thinking", [True, False])
@@ -36,12 +36,12 @@ def test_a_mark_is_read_as_it_was_written(is_thinking):
 
 
 def test_a_mark_says_what_is_written_already():
-    text = spell_request_mark(RECIPE, is_thinking=False, secret=SECRET, written_ids=(5, 0, 151_643))
+    text = spell_request_mark(RequestMark(RECIPE, written_ids=(5, 0, 151_643)), SECRET)
     assert read_request_mark(text, SECRET) == RequestMark(RECIPE, written_ids=(5, 0, 151_643))
 
 
 def test_a_mark_says_what_is_left_out():
-    text = spell_request_mark(RECIPE, is_thinking=False, secret=SECRET, left_out_ids=(7, 151_657))
+    text = spell_request_mark(RequestMark(RECIPE, left_out_ids=(7, 151_657)), SECRET)
     assert read_request_mark(text, SECRET) == RequestMark(RECIPE, left_out_ids=(7, 151_657))
 
 

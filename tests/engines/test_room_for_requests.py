@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -25,7 +26,7 @@ from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequestBuilder
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineFull, NoEngine
-from runtime.selection import DRAFT
+from runtime.selection import DRAFT, Selection
 
 REFUSING = [(StandIn, 503), (StandIn, 429), (SglangStandIn, 503)]
 
@@ -235,9 +236,10 @@ async def test_an_answer_waits_for_the_engine_that_may_be_asked_first(text):
 
 @dataclass
 class RoomForOne(StandIn):
-    """It has room for one request at a time."""
+    """It has room for one request at a time, and takes `prefill_s` for a prompt."""
 
     num_admitted: int = 0
+    prefill_s: float = 0.0
 
     async def complete(self, body, receive, send):
         self.status = 503 if self.num_admitted and not is_canary(body) else 200
@@ -247,6 +249,10 @@ class RoomForOne(StandIn):
         finally:
             self.num_admitted -= 1
 
+    def tokens(self, body):
+        time.sleep(self.prefill_s)
+        return super().tokens(body)
+
 
 async def test_choices_that_find_no_room_wait_for_the_others(text):
     """They ended the request, also if others of its choices were half written."""
@@ -255,13 +261,30 @@ async def test_choices_that_find_no_room_wait_for_the_others(text):
         assert_valid(await events_of(remote, request), request)
 
 
-async def test_a_request_is_refused_if_no_choice_finds_room(text):
+async def test_choices_wait_for_as_long_as_others_find_room(text, monkeypatch):
+    """The last of many choices waited longer than any may, although the engine took one after another."""
+    monkeypatch.setattr("runtime.engines.tries.MAX_WAIT_S", 3.0)
+    async with remote_over(text, RoomForOne(text, token_s=0.01, end_bias=-50)) as remote:
+        request = remote.request(num_choices=5, max_tokens=60)
+        assert_valid(await events_of(remote, request), request)
+
+
+async def test_choices_that_are_drafted_wait_for_each_other(text):
+    """Each was refused for want of room like a request of its own, and so was the answer."""
+    async with remote_over(text, RoomForOne(text, prefill_s=0.3)) as remote:
+        request = remote.request(await remote.grammar(), num_choices=3, selection=DRAFT)
+        assert_valid(await events_of(remote, request), request)
+
+
+@pytest.mark.parametrize("selection", [Selection(), DRAFT], ids=["plain", "drafted"])
+async def test_a_request_is_refused_if_no_choice_finds_room(text, selection):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
+        request = remote.request(await remote.grammar(), num_choices=3, selection=selection)
         stand_in.status = 503
         async with asyncio.timeout(0.9):
             with pytest.raises(EngineFull):
-                await events_of(remote, remote.request(num_choices=3))
+                await events_of(remote, request)
 
 
 async def test_an_engine_that_dies_while_an_answer_waits_for_its_room_is_not_asked(text):

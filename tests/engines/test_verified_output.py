@@ -14,7 +14,7 @@ from compiler.units.unit import Unit
 from runtime.draft import Draft
 from runtime.engines import verified_output
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified
-from runtime.engines.verified_output import Verification, VerifiedOutput
+from runtime.engines.verified_output import OutputState, Verification, VerifiedOutput
 from runtime.event_queue import EventQueue
 from runtime.request import GenerationRequest
 from runtime.text.detokenizer import TokenBytes
@@ -45,7 +45,7 @@ def an_output(max_tokens, begun, num_logprobs=None):
 def test_a_token_outside_the_grammar_is_refused_however_little_budget_is_left(max_tokens):
     output = an_output(max_tokens, b'"ab')
     output.take([SampledToken(ord("x"))])
-    assert (output.is_refused, output.is_over_budget, bytes(output.ids)) == (True, False, b'"ab')
+    assert (output.state, bytes(output.ids)) == (OutputState.REFUSED, b'"ab')
     output.resume()
     output.take([SampledToken(ord('"'))])
     assert (output.is_finished, bytes(output.ids)) == (True, b'"ab"')
@@ -54,7 +54,7 @@ def test_a_token_outside_the_grammar_is_refused_however_little_budget_is_left(ma
 def test_a_token_that_the_budget_has_no_room_for_closes_the_output():
     output = an_output(6, b'"ab')
     output.take([SampledToken(ord("c"))])
-    assert (output.is_refused, output.is_over_budget) == (False, True)
+    assert output.state is OutputState.OVER_BUDGET
     output.close()
     assert bytes(output.ids) == b'"ab"'
 

@@ -31,6 +31,7 @@ from runtime.errors import (
     MAX_REASON,
     EngineBroke,
     EngineFault,
+    PluginMissing,
 )
 from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript
@@ -373,7 +374,7 @@ def test_alternatives_that_are_no_tokens_of_ours_are_left_out(text):
 
 def test_tokens_without_bytes_are_not_held_back(text):
     """They add nothing to what an engine may have begun; held back, they would take 4 GB in a minute."""
-    watch = PluginWatch(TokenBytes(text.vocabulary))
+    watch = PluginWatch("an engine", TokenBytes(text.vocabulary))
     begun = SampledToken(text.tokenizer(PLUGIN_MISSING)["input_ids"][0])
     stop = SampledToken(text.vocabulary.stop_ids[0])
     assert watch.passed([]) == ()
@@ -382,9 +383,9 @@ def test_tokens_without_bytes_are_not_held_back(text):
 
 
 def test_a_stop_token_after_the_text_of_an_engine_without_the_plugin_is_part_of_it(text):
-    watch = PluginWatch(TokenBytes(text.vocabulary))
+    watch = PluginWatch("an engine", TokenBytes(text.vocabulary))
     ids = [*text.tokenizer(PLUGIN_MISSING)["input_ids"], text.vocabulary.stop_ids[0]]
     for token_id in ids[:-2]:
         assert watch.passed([SampledToken(token_id)]) == ()
-    assert watch.passed([SampledToken(token_id) for token_id in ids[-2:]], is_last=True) == ()
-    assert watch.is_plugin_missing
+    with pytest.raises(PluginMissing, match="an engine"):
+        watch.passed([SampledToken(token_id) for token_id in ids[-2:]], is_last=True)

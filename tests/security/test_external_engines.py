@@ -90,7 +90,7 @@ async def test_an_engine_under_suspicion_is_checked_soon_and_keeps_the_age_of_it
     async def passes(model_name, check):
         nonlocal num_checks
         num_checks += 1
-        replica._passed_at, replica._is_canary_due = time.monotonic(), False
+        replica._passed_at, replica._is_suspected = time.monotonic(), False
         replica.circuit = Circuit.CLOSED
 
     async def is_healthy():
