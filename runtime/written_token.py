@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
@@ -9,8 +10,7 @@ from compiler.output_parts import OutputPart, TextPart
 from runtime.inspection import Candidate, Cause, Inspection
 
 
-@dataclass(frozen=True, slots=True)
-class SampledStep:
+class SampledStep(NamedTuple):
     """The step in which a token was sampled: what its mask left, and what else could have been sampled."""
 
     allowed_mass: float = 1.0
@@ -88,7 +88,7 @@ def other_token(token: SampledToken, token_id: int, logprob: float) -> SampledTo
         token_id=token_id,
         logprob=None if token.logprob is None else logprob,
         inspection=inspection,
-        step=replace(token.step, probability=probability, runners_up=(), parting_seeds=()),
+        step=token.step._replace(probability=probability, runners_up=(), parting_seeds=()),
     )
 
 
