@@ -95,11 +95,11 @@ def ledger_engine(seed, **settings):
 
 
 def tight_engine(rng, seed):
-    page_size, max_batch = rng.choice((1, 2, 3, 4, 8)), rng.choice((1, 2, 3, 5, 8))
+    page_size, max_batch = rng.choice((1, 2, 3, 4, 8)), rng.choice((2, 6, 16))
     return ledger_engine(
         seed,
         page_size=page_size,
-        num_pages=2 + rng.choice((90, 100, 150)) // page_size,
+        num_pages=2 + rng.choice((90, 130, 200)) // page_size,
         max_batch=max_batch,
         max_batch_tokens=max_batch + rng.choice((0, 1, 7, 60)),
     )
@@ -107,17 +107,17 @@ def tight_engine(rng, seed):
 
 def drawn_case(rng, number):
     """What makes a random sequence, each time the same one, given its deadline."""
-    grammar = rng.choice((None, None, *range(len(GRAMMARS))))
-    selection = Selection(rng.choice(("accept", "particles")), rng.choice((1, 1, 2, 4, 8)))
+    grammar = rng.choice((None, *range(len(GRAMMARS))))
+    selection = Selection(rng.choice(("accept", "particles")), rng.choice((1, 1, 3, 8)))
     sampling = Sampling(
-        temperature=rng.choice((0.0, 0.7, 1.0)),
+        temperature=rng.choice((0.0, 0.7, 1.0, 1.0)),
         top_k=rng.choice((None, None, 1, 5)),
         top_p=rng.choice((1.0, 1.0, 0.0, 0.9)),
         repetition_penalty=rng.choice((1.0, 1.0, 0.8, 1.5)),
         frequency_penalty=rng.choice((0.0, 0.0, 0.5)),
     )
     prompt = [97] * rng.choice((0, 12)) + rng.choices(LETTERS, k=rng.choice((1, 3, 10)))
-    budget = rng.choice((1, 2, 5, 60)) + (0 if grammar is None else CLOSERS[grammar].minimum() - 1)
+    budget = rng.choice((1, 2, 5, 60, 60, 60)) + (0 if grammar is None else CLOSERS[grammar].minimum() - 1)
     options = {
         "num_logprobs": rng.choice((None, None, 2)),
         "min_tokens": rng.choice((0, 3)) if grammar is None else 0,
@@ -146,7 +146,7 @@ def drive(engine, sequences, rng, *, disturb=lambda live: None):
     """The outputs of each sequence; they come at random times, and `disturb` is called around each step."""
     pending, outputs = list(sequences), {}
     while engine.has_work or pending:
-        while pending and (not engine.has_work or rng.random() < 0.2):
+        while pending and (not engine.has_work or rng.random() < 0.4):
             outputs[pending[0]] = []
             engine.add(pending.pop(0))
         live = [first for first, told in outputs.items() if not (told and told[-1].is_last)]
@@ -173,10 +173,10 @@ def chosen(stats):
     return stats and (stats.num_draws, stats.is_exact, stats.num_written_tokens)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_company_and_want_of_memory_change_no_output(seed):
     rng = random.Random(seed)
-    cases = [drawn_case(rng, number) for number in range(8)]
+    cases = [drawn_case(rng, number) for number in range(60)]
     engine = tight_engine(rng, seed)
     crowded = drive(engine, [case() for case in cases], rng)
     for case, outputs in zip(cases, crowded.values(), strict=True):
@@ -184,7 +184,7 @@ def test_company_and_want_of_memory_change_no_output(seed):
         assert told(outputs) == told(alone)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_stops_faults_and_deadlines_end_their_own_sequences_and_leave_no_page(seed, monkeypatch):
     rng, now = random.Random(seed), [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -198,8 +198,8 @@ def test_stops_faults_and_deadlines_end_their_own_sequences_and_leave_no_page(se
         if rng.random() < 0.02:
             engine.runner.fault = rng.choice((torch.OutOfMemoryError("full"), RuntimeError("fault")))
 
-    deadlines = (math.inf, math.inf, 1010.0, 1060.0)
-    sequences = [drawn_case(rng, number)(rng.choice(deadlines)) for number in range(10)]
+    deadlines = (math.inf, math.inf, 1020.0, 1100.0)
+    sequences = [drawn_case(rng, number)(rng.choice(deadlines)) for number in range(60)]
     for first, outputs in drive(engine, sequences, rng, disturb=disturb).items():
         if first in stopped:
             continue
