@@ -271,10 +271,10 @@ class Engine:
             if sequence.status is not SequenceStatus.RUNNING:
                 continue
             if sequence in tokens and slow.has_time_for(sequence):
-                sequence.num_waits = 0
+                sequence.grammar_time.num_waits = 0
                 outputs.append(self._extend(sequence, tokens[sequence]))
             else:
-                sequence.num_waits += 1
+                sequence.grammar_time.num_waits += 1
                 sequence.num_computed -= 1
         return outputs
 
@@ -298,10 +298,10 @@ class Engine:
         due = [sequence for sequence in self.scheduler if self.writer.is_due(sequence)]
         for sequence in sorted(due, key=turn_order):
             if slow.has_time():
-                sequence.num_waits = 0
+                sequence.grammar_time.num_waits = 0
                 outputs.append(self._isolated(sequence, partial(self._write_next_forced, sequence)))
             else:
-                sequence.num_waits += 1
+                sequence.grammar_time.num_waits += 1
         return outputs
 
     def _write_next_forced(self, sequence: Sequence) -> Output:

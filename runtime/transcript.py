@@ -29,10 +29,10 @@ class Transcript:
     """Makes events of what a sequence writes; one per choice.
 
     Arguments that the `syntax` writes as tagged parameters become JSON. `types_of` gives the types of one
-    tool's parameters (see `compiler.units.unit.Unit`). Stop strings are searched in text only,
-    never in calls. Tokens of `hidden_ids` end the output and are no part of its text. With `is_inspected`
-    each token is an event too, after those that tell its place. `text_is_json`: the text is part of one JSON
-    value.
+    tool's parameters (see `compiler.units.unit.Unit`). Stop strings are searched in text only, never in
+    calls, and not among the first `min_tokens` tokens. Tokens of `hidden_ids` end the output and are no part
+    of its text. With `is_inspected` each token is an event too, after those that tell its place.
+    `text_is_json`: the text is part of one JSON value.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Transcript:
         *,
         syntax: Syntax | None,
         stop: Sequence[str],
+        min_tokens: int = 0,
         types_of: Callable[[str], ParameterTypes] | None = None,
         hidden_ids: Collection[int] = (),
         is_inspected: bool = False,
@@ -49,6 +50,8 @@ class Transcript:
     ) -> None:
         self.num_calls = 0
         self.num_thought_tokens = 0
+        self._num_left = min_tokens
+        """How many more tokens come before the first that may complete a stop string."""
         self._choice = choice
         self._token_bytes = token_bytes
         self._syntax = syntax
@@ -73,6 +76,7 @@ class Transcript:
             token_bytes,
             syntax=constraint.syntax if constraint else None,
             stop=() if request.must_call else request.stop,
+            min_tokens=0 if constraint else request.min_tokens,
             types_of=constraint.parameter_types if constraint else None,
             hidden_ids=() if constraint else request.stop_token_ids,
             is_inspected=request.is_inspected,
@@ -92,6 +96,7 @@ class Transcript:
     def feed(self, token: WrittenToken) -> list[Event]:
         """The events that one more token settles."""
         parts = token.parts
+        self._num_left -= 1
         if token.sampled.token_id in self._hidden_ids:
             if self._places is not None:
                 self._places.end_with(token)
@@ -170,7 +175,7 @@ class Transcript:
         return self._text_events(last_text) if self._kind is TextPart else []
 
     def _text_events(self, text: str) -> list[Event]:
-        text = self._scanner.feed(text)
+        text = self._scanner.feed(text, may_stop=self._num_left < 0)
         return [self._text(text)] if text else []
 
     def _thought_events(self, text: str) -> list[Event]:

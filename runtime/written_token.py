@@ -2,11 +2,37 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
 from compiler.output_parts import OutputPart, TextPart
 from runtime.inspection import Candidate, Cause, Inspection
+
+
+class SampledStep(NamedTuple):
+    """The step in which a token was sampled: what its mask left, and what else could have been sampled."""
+
+    allowed_mass: float = 1.0
+    """The share of the model's own distribution that the mask allowed. For a weighed sequence, that
+    distribution is truncated by top_k, top_p and min_p first."""
+    is_rescued: bool = False
+    """Whether the mask forbade the model's most probable token."""
+    probability: float = 1.0
+    """The token's probability among the allowed ones."""
+    runners_up: tuple[tuple[int, float], ...] = ()
+    """The most probable other tokens with their log probabilities, as many as the sequence asked for."""
+    parting_seeds: tuple[int, ...] = ()
+    """The sequence's other seeds that sampled another token (`Sequence.other_seeds`)."""
+
+    @property
+    def mass_removed(self) -> float:
+        """The probability that the mask removed."""
+        return max(0.0, 1.0 - self.allowed_mass)
+
+
+UNSAMPLED = SampledStep()
+"""Of tokens that were forced, or that come from an external engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +46,7 @@ class SampledToken:
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
     inspection: Inspection | None = None
+    step: SampledStep = UNSAMPLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +74,21 @@ def forced_token(token_id: int, num_logprobs: int | None, cause: Cause | None = 
     return SampledToken(token_id, 0.0, ((token_id, 0.0),) if num_logprobs else (), inspection)
 
 
-def other_token(token: SampledToken, token_id: int, logprob: float, allowed_mass: float) -> SampledToken:
+def other_token(token: SampledToken, token_id: int, logprob: float) -> SampledToken:
     """The token that could have been sampled instead of `token`, told in the same detail.
 
-    `logprob` is its log probability among the allowed tokens, which have `allowed_mass` together.
+    `logprob` is its log probability among the allowed tokens.
     """
-    inspection = token.inspection
+    inspection, probability = token.inspection, math.exp(logprob)
     if inspection and all(candidate.token_id != token_id for candidate in inspection.candidates):
-        candidate = Candidate(token_id, allowed_mass * math.exp(logprob), is_removed=False)
+        candidate = Candidate(token_id, token.step.allowed_mass * probability, is_removed=False)
         inspection = replace(inspection, candidates=(*inspection.candidates, candidate))
     return replace(
         token,
         token_id=token_id,
         logprob=None if token.logprob is None else logprob,
         inspection=inspection,
+        step=token.step._replace(probability=probability, runners_up=(), parting_seeds=()),
     )
 
 

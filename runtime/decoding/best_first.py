@@ -12,9 +12,9 @@ import torch
 
 from runtime.decoding.members import OneAfterAnother, is_finished, log_likelihood, log_weight, weight_of
 from runtime.scheduling.sequence import PopulationHost, Sequence, SequenceStatus
-from runtime.scheduling.weights import MIN_MASS, Weight
+from runtime.scheduling.weights import MIN_MASS
 from runtime.selection import SelectionStrategy
-from runtime.written_token import SampledToken, other_token
+from runtime.written_token import SampledStep, SampledToken, other_token
 
 LOG_LEAST = math.log(torch.finfo(torch.float32).tiny)
 """A token of a lower probability may be 0 in float32. No branch is kept for it."""
@@ -116,14 +116,13 @@ class BestFirst(OneAfterAnother):
         """The logarithm of the score so far; minus infinity if the budget closer completes the output."""
         return self._log_score_from(log_weight(output), log_likelihood(output))
 
-    def _log_bound(self, sequence: Sequence, logprob: float) -> float:
-        """The same with one more token, whose log probability among the allowed ones this is.
+    def _log_bound(self, sequence: Sequence, step: SampledStep, logprob: float) -> float:
+        """The same with one more token of this step, whose log probability among the allowed ones this is.
 
         No output that goes on from there has a higher one.
         """
-        weight = weight_of(sequence)
-        log_allowed = math.log(max(weight.allowed_mass, MIN_MASS))
-        log_faithfulness = log_weight(sequence) + log_allowed + _log_loss(weight, logprob)
+        log_allowed = math.log(max(step.allowed_mass, MIN_MASS))
+        log_faithfulness = log_weight(sequence) + log_allowed + _log_loss(step, logprob)
         return self._log_score_from(log_faithfulness, log_likelihood(sequence) + log_allowed + logprob)
 
     def before_token(self, sequence: Sequence, token: SampledToken, host: PopulationHost) -> None:
@@ -134,25 +133,23 @@ class BestFirst(OneAfterAnother):
         self._has_sampled = True
         for branch in [b for b in self._branches if b.is_at(sequence)]:
             self._remove(branch, host)
-        weight = weight_of(sequence)
-        runners_up, sequence.runners_up = sequence.runners_up, ()
+        step, runners_up = token.step, token.step.runners_up
         branching = () if sequence.matcher is not None and sequence.matcher.is_in_free_text() else runners_up
         for token_id, logprob in branching:
-            log_bound = self._log_bound(sequence, logprob)
+            log_bound = self._log_bound(sequence, step, logprob)
             if self._make_room(log_bound, host):
                 twin = host.set_aside(sequence, sequence.seed)
-                weight_of(twin).log_added += _log_loss(weight, logprob)
-                weight_of(twin).drawn_probability = math.exp(logprob)
+                weight_of(twin).log_added += _log_loss(step, logprob)
                 self._add_copy(twin, sequence)
-                chosen = other_token(token, token_id, logprob, weight.allowed_mass)
+                chosen = other_token(token, token_id, logprob)
                 self._branches.append(_Branch(log_bound, twin, chosen, sequence))
         if len(branching) < len(runners_up):
             log_most = runners_up[0][1]
         elif len(runners_up) == sequence.num_runners_up:  # there may be more, at most as likely as the last
             log_most = runners_up[-1][1]
         else:
-            log_most = LOG_LEAST - math.log(max(weight.allowed_mass, MIN_MASS))
-        self._pass_over(self._log_bound(sequence, log_most))
+            log_most = LOG_LEAST - math.log(max(step.allowed_mass, MIN_MASS))
+        self._pass_over(self._log_bound(sequence, step, log_most))
 
     def advance(self, host: PopulationHost) -> Sequence | None:
         """Write on, or turn to a better branch; select the best output when there is none to write.
@@ -324,9 +321,9 @@ class MostLikely(BestFirst):
         return log_likelihood
 
 
-def _log_loss(weight: Weight, logprob: float) -> float:
-    """How much less likely a token of the step that is being sampled is than the best, as a logarithm."""
-    return logprob - math.log(weight.drawn_probability)
+def _log_loss(step: SampledStep, logprob: float) -> float:
+    """How much less likely a token of a step is than the one that was sampled, as a logarithm."""
+    return logprob - math.log(step.probability)
 
 
 def _bound_of(branch: _Branch) -> float:

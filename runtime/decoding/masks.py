@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -18,8 +18,7 @@ from compiler.token_index import SparseMask, allows, allows_only, forbid
 from runtime.decoding.truncation import truncate
 from runtime.device import upload
 from runtime.inspection import NUM_CANDIDATES, Candidate, Cause, Inspection
-from runtime.scheduling.sequence import MaskedStep, Sequence
-from runtime.scheduling.weights import MIN_MASS
+from runtime.scheduling.sequence import Sequence
 from runtime.written_token import SampledToken
 
 logger = logging.getLogger(__name__)
@@ -32,11 +31,10 @@ class MaskedDistribution:
     probabilities: Tensor
     """[rows, num_columns]; a row without numbers or allowed tokens is NaN."""
     allowed_mass: Tensor
-    """[rows]: the share of the model's own distribution that the mask allows. For a weighed sequence, that
-    distribution is truncated by top_k, top_p and min_p first."""
+    """[rows]; see `SampledStep`."""
     is_rescued: Tensor
-    """[rows]: whether the mask forbids the model's most probable token."""
-    unmasked: Mapping[int, Tensor]
+    """[rows]; see `SampledStep`."""
+    unmasked: Mapping[int, Tensor] = field(default_factory=dict)
     """The rows of inspected sequences before the mask, by number."""
 
 
@@ -106,20 +104,6 @@ class TokenMasks:
         probabilities /= allowed_mass[:, None]
         return MaskedDistribution(probabilities, allowed_mass, is_rescued, unmasked)
 
-    def note(self, masked: MaskedDistribution, sequences: list[Sequence]) -> list[int]:
-        """Note what the masks did, to be counted when the tokens are written.
-
-        Returns the rows to `recompute`, with less than `MIN_MASS`. This waits for the device.
-        """
-        mass = masked.allowed_mass
-        masses, rescued = torch.stack([mass, masked.is_rescued.to(mass.dtype)]).tolist()
-        for sequence, allowed, is_rescued in zip(sequences, masses, rescued, strict=True):
-            if sequence.weight is not None:
-                sequence.weight.allowed_mass = allowed
-            if sequence.matcher is not None:
-                sequence.masked_step = MaskedStep(max(0.0, 1.0 - allowed), bool(is_rescued))
-        return [row for row, allowed in enumerate(masses) if allowed < MIN_MASS]
-
     def inspect(
         self, masked: MaskedDistribution, sequences: list[Sequence], tokens: list[SampledToken | None]
     ) -> None:
@@ -137,23 +121,28 @@ class TokenMasks:
                 if probability > 0 or token_id == token.token_id
             )
             cause = Cause.FREE
-            if masked.is_rescued[i].item():
+            if token.step.is_rescued:
                 cause = Cause.RESCUED
             elif allows_only(mask, (token.token_id,)):
                 cause = Cause.FORCED
-            mass_removed = max(0.0, 1.0 - masked.allowed_mass[i].item())
-            tokens[i] = replace(token, inspection=Inspection(cause, candidates, mass_removed))
+            tokens[i] = replace(token, inspection=Inspection(cause, candidates, token.step.mass_removed))
 
     def _is_allowed(self, mask: NDArray[np.int32], token_id: int) -> bool:
         return token_id < self.width and allows(mask, token_id)
 
-    def recompute(self, logits: Tensor, sequences: list[Sequence]) -> Tensor:
-        """Masked distributions of rows below `MIN_MASS`: the mask comes before softmax and truncation."""
-        masked = logits.clone()
-        self._apply_bits(masked, np.stack([self.fill(sequence) for sequence in sequences]))
-        probabilities = masked.softmax(dim=1)
-        truncate(probabilities, [None if s.weight is None else s.sampling for s in sequences])
-        return probabilities
+    def recompute(
+        self, masked: MaskedDistribution, rows: list[int], logits: Tensor, sequences: list[Sequence]
+    ) -> MaskedDistribution:
+        """The same distributions in some `rows`, exact where the mask allows so little that float32 is not.
+
+        The mask comes before softmax and truncation. `logits` and `sequences` are those of all rows.
+        """
+        chosen = [sequences[row] for row in rows]
+        masked_logits = logits[rows]
+        self._apply_bits(masked_logits, np.stack([self.fill(sequence) for sequence in chosen]))
+        probabilities = masked_logits.softmax(dim=1)
+        truncate(probabilities, [None if s.weight is None else s.sampling for s in chosen])
+        return MaskedDistribution(probabilities, masked.allowed_mass[rows], masked.is_rescued[rows])
 
     def _zero_forbidden(self, probabilities: Tensor, bitmask: Bitmask) -> None:
         """Set forbidden probabilities to zero, but keep NaN.

@@ -68,15 +68,15 @@ class RejectionSampling(OneAfterAnother):
         shares = weight_shares([self._member_of(seed) for seed in self._seeds])
         return self._select(member, self._num_begun, effective_size=effective_size(shares))
 
-    def before_token(self, sequence: Sequence, token: SampledToken, host: PopulationHost) -> None:  # noqa: ARG002 - all but it
+    def before_token(self, sequence: Sequence, token: SampledToken, host: PopulationHost) -> None:
         """Set a copy of a member aside for those of its draws that have sampled another token."""
-        if not sequence.parting_seeds:
+        parting = token.step.parting_seeds
+        if not parting:
             return
-        seed, *others = sequence.parting_seeds
+        seed, *others = parting
         twin = host.set_aside(sequence, seed)
         twin.other_seeds = tuple(others)
-        sequence.other_seeds = tuple(s for s in sequence.other_seeds if s not in sequence.parting_seeds)
-        sequence.parting_seeds = twin.parting_seeds = ()
+        sequence.other_seeds = tuple(s for s in sequence.other_seeds if s not in parting)
         self._add_copy(twin, sequence)
 
     def _draw_no_more(self) -> None:

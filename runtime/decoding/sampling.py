@@ -7,6 +7,7 @@ sequence writes the same tokens whatever other sequences share its batches.
 import hashlib
 import math
 import struct
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -14,11 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from runtime.decoding.masks import MaskedDistribution
 from runtime.decoding.truncation import truncate
 from runtime.device import upload
 from runtime.scheduling.sequence import Sequence
 from runtime.scheduling.token_counts import TokenCounts
-from runtime.written_token import SampledToken
+from runtime.written_token import SampledStep, SampledToken
 
 BLOCK = 128  # divides the width of most models, so that padding copies nothing
 ALMOST_ONE = 1 - 2**-32
@@ -52,15 +54,15 @@ def adjust(logits: Tensor, sequences: list[Sequence], lengths: list[int] | None 
         logits /= upload(temperatures, logits.device, logits.dtype)[:, None]
 
 
-def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
-    """One token per row of [len(sequences), num_columns], which is overwritten; None for a row of NaN.
+def sample(masked: MaskedDistribution, sequences: list[Sequence]) -> list[SampledToken | None]:
+    """One token per row of the distributions, which are overwritten; None for a row of NaN.
 
-    A sequence that writes for several draws learns which of the others part from it. This waits for the
-    device once, after all work for it has been queued. Then it copies the token ids, and the log
-    probabilities if any sequence wants them.
+    This waits for the device once, after all work for it has been queued. Then it copies the token ids, and
+    what the steps are told of.
     """
     if not sequences:
         return []
+    probabilities = masked.probabilities
     is_valid = probabilities[:, 0].isfinite()
     # A weighed sequence was truncated before the mask.
     truncate(probabilities, [None if s.weight is not None else s.sampling for s in sequences])
@@ -68,14 +70,22 @@ def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[SampledToke
     draws += [Draw(row, seed) for row, sequence in enumerate(sequences) for seed in sequence.other_seeds]
     rows = upload([draw.row for draw in draws], probabilities.device, torch.long)
     chosen = _choose(probabilities, sequences, draws, rows)
-    logprobs = _logprobs(probabilities, chosen[: len(sequences)], sequences)
+    own_ids = chosen[: len(sequences)]
+    logprobs = _logprobs(probabilities, own_ids, sequences)
+    runners_up = _runners_up(probabilities, own_ids, sequences)
+    masses = torch.stack(
+        [masked.allowed_mass, masked.is_rescued.float(), probabilities.gather(1, own_ids[:, None])[:, 0]]
+    )
     token_ids = torch.where(is_valid[rows], chosen, -1).tolist()
     values = _download(logprobs, sequences)
-    _note_parting(sequences, draws, token_ids)
-    return [
-        SampledToken(token_id, *values.get(row, (None, ()))) if token_id >= 0 else None
-        for row, token_id in enumerate(token_ids[: len(sequences)])
-    ]
+    parting = _parting_seeds(draws[len(sequences) :], token_ids)
+    tokens: list[SampledToken | None] = []
+    for row, (mass, is_rescued, probability) in enumerate(zip(*masses.tolist(), strict=True)):
+        logprob, top = values.get(row, (None, ()))
+        step = SampledStep(mass, bool(is_rescued), probability, runners_up.get(row, ()), parting.get(row, ()))
+        is_sampled = token_ids[row] >= 0
+        tokens.append(SampledToken(token_ids[row], logprob, top, step=step) if is_sampled else None)
+    return tokens
 
 
 def own_probabilities(
@@ -90,48 +100,6 @@ def own_probabilities(
     truncate(probabilities, [sequence.sampling for sequence in sequences])
     columns = upload(token_ids, logits.device, torch.long)
     return [float(p) for p in probabilities.gather(1, columns[:, None])[:, 0].tolist()]
-
-
-def record_drawn(probabilities: Tensor, sequences: list[Sequence], tokens: list[SampledToken | None]) -> None:
-    """Record the probability of each weighed sequence's token, from [len(sequences), num_columns]."""
-    drawn = [
-        (row, token.token_id, sequence.weight)
-        for row, (sequence, token) in enumerate(zip(sequences, tokens, strict=True))
-        if sequence.weight is not None and token is not None
-    ]
-    if not drawn:
-        return
-    rows, ids, weights = zip(*drawn, strict=True)
-    columns = upload(ids, probabilities.device, torch.long)
-    drawn_probabilities = probabilities[list(rows)].gather(1, columns[:, None])[:, 0].tolist()
-    for weight, probability in zip(weights, drawn_probabilities, strict=True):
-        weight.drawn_probability = probability
-
-
-def record_runners_up(
-    probabilities: Tensor, sequences: list[Sequence], tokens: list[SampledToken | None]
-) -> None:
-    """Record the most probable tokens beside the sampled one, where a population wants them.
-
-    Sets `runners_up` of these sequences: tokens with the natural logarithm of their probability, the most
-    probable first. Of equally probable tokens, those with lower ids count. `probabilities` is
-    [len(sequences), num_columns].
-    """
-    searching = [
-        (row, sequence, token.token_id)
-        for row, (sequence, token) in enumerate(zip(sequences, tokens, strict=True))
-        if sequence.num_runners_up and token is not None
-    ]
-    if not searching:
-        return
-    rows = probabilities[upload([row for row, _, _ in searching], probabilities.device, torch.long)]
-    number = max(sequence.num_runners_up for _, sequence, _ in searching) + 1
-    ids = _most_probable(rows, min(number, rows.shape[1]))
-    both = torch.stack([ids.double(), rows.gather(1, ids).double().log()], dim=1)  # one copy to the host
-    for (_, sequence, sampled), (likely, logprobs) in zip(searching, both.tolist(), strict=True):
-        pairs = zip(map(int, likely), logprobs, strict=True)
-        others = [(i, logprob) for i, logprob in pairs if i != sampled and logprob > -math.inf]
-        sequence.runners_up = tuple(others[: sequence.num_runners_up])
 
 
 def seeded_uniform(seed: int, choice: int, position: int) -> float:
@@ -188,13 +156,16 @@ def _choose_randomly(weights: Tensor, rows: Tensor, uniform: Tensor) -> Tensor:
     return (block * BLOCK + column).clamp_(max=num_columns - 1)  # any id for a row of NaN
 
 
-def _note_parting(sequences: list[Sequence], draws: list[Draw], token_ids: list[int]) -> None:
-    """Tell each sequence which of its other draws have another token than its own."""
-    for sequence in sequences:
-        sequence.parting_seeds = ()
-    for draw, token_id in zip(draws[len(sequences) :], token_ids[len(sequences) :], strict=True):
+def _parting_seeds(others: list[Draw], token_ids: list[int]) -> dict[int, tuple[int, ...]]:
+    """By row, the seeds of the other draws that have another token than the row's own.
+
+    The ids of the others come last.
+    """
+    parting: defaultdict[int, tuple[int, ...]] = defaultdict(tuple)
+    for draw, token_id in zip(others, token_ids[len(token_ids) - len(others) :], strict=True):
         if token_id != token_ids[draw.row]:
-            sequences[draw.row].parting_seeds += (draw.seed,)
+            parting[draw.row] += (draw.seed,)
+    return parting
 
 
 def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
@@ -246,6 +217,32 @@ def _largest(values: Tensor, number: int) -> Tensor:
     """
     order = values.double().view(torch.int64) - torch.arange(values.shape[1], device=values.device)
     return order.topk(number).indices
+
+
+def _runners_up(
+    probabilities: Tensor, chosen: Tensor, sequences: list[Sequence]
+) -> dict[int, tuple[tuple[int, float], ...]]:
+    """By row, the most probable tokens beside the chosen one, where a population wants them.
+
+    They come with the natural logarithms of their probabilities, the most probable first. Of equally probable
+    tokens, those with lower ids count. This waits for the device.
+    """
+    searching = [row for row, sequence in enumerate(sequences) if sequence.num_runners_up]
+    if not searching:
+        return {}
+    index = upload(searching, probabilities.device, torch.long)
+    rows = probabilities[index]
+    number = max(sequences[row].num_runners_up for row in searching) + 1
+    ids = _most_probable(rows, min(number, rows.shape[1]))
+    both = torch.stack([ids.double(), rows.gather(1, ids).double().log()], dim=1)  # one copy to the host
+    runners_up = {}
+    for row, sampled, (likely, logprobs) in zip(
+        searching, chosen[index].tolist(), both.tolist(), strict=True
+    ):
+        pairs = zip(map(int, likely), logprobs, strict=True)
+        others = [(i, logprob) for i, logprob in pairs if i != sampled and logprob > -math.inf]
+        runners_up[row] = tuple(others[: sequences[row].num_runners_up])
+    return runners_up
 
 
 def _download(

@@ -3,11 +3,12 @@
 from torch import Tensor
 
 from runtime.decoding.masks import TokenMasks
-from runtime.decoding.sampling import adjust, own_probabilities, record_drawn, record_runners_up, sample
+from runtime.decoding.sampling import adjust, own_probabilities, sample
 from runtime.scheduling.batch import Batch
 from runtime.scheduling.scheduler import Scheduler
 from runtime.scheduling.sequence import Sequence, SequenceStatus
 from runtime.scheduling.slow_grammars import turn_order
+from runtime.scheduling.weights import MIN_MASS
 from runtime.written_token import SampledToken
 
 
@@ -54,22 +55,13 @@ class StepSampler:
             return []
         adjust(logits, sequences)
         masked = self._masks.apply(logits, sequences)
-        tokens = sample(masked.probabilities, sequences)
-        record_drawn(masked.probabilities, sequences, tokens)
-        record_runners_up(masked.probabilities, sequences, tokens)
-        if rows := self._masks.note(masked, sequences):
-            recomputed = self._sample_recomputed(logits[rows], [sequences[row] for row in rows])
-            for row, token in zip(rows, recomputed, strict=True):
-                tokens[row] = token
+        tokens = sample(masked, sequences)
+        faint = [i for i, token in enumerate(tokens) if token is None or token.step.allowed_mass < MIN_MASS]
+        if faint:
+            recomputed = self._masks.recompute(masked, faint, logits, sequences)
+            for i, token in zip(faint, sample(recomputed, [sequences[i] for i in faint]), strict=True):
+                tokens[i] = token
         self._masks.inspect(masked, sequences, tokens)
-        return tokens
-
-    def _sample_recomputed(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
-        """Sample where the mask allows so little probability that float32 cannot represent it well."""
-        probabilities = self._masks.recompute(logits, sequences)
-        tokens = sample(probabilities, sequences)
-        record_drawn(probabilities, sequences, tokens)
-        record_runners_up(probabilities, sequences, tokens)
         return tokens
 
     def _weigh_forced(self, logits: Tensor, batch: Batch) -> Tensor:

@@ -64,11 +64,10 @@ class TokenWriter:
             assert sequence.closer is not None
             return self._close(sequence, sequence.closer, token.token_id)
         written = self._append(sequence, token)
-        if sequence.masked_step is not None:
-            sequence.counters.count_masked_step(sequence.masked_step)
-            sequence.masked_step = None
+        if sequence.matcher is not None:
+            sequence.counters.count_masked_step(token.step)
         if sequence.weight is not None:
-            sequence.weight.count_drawn()
+            sequence.weight.count_drawn(token.step)
         forced = self.write_forced(sequence) if token.token_id not in self.stop_ids else ()
         return (written, *forced)
 

@@ -107,7 +107,6 @@ class Scheduler:
         new_pages = self.pool.allocate(bool(num_rest))
         twin.page_table = shared + new_pages
         twin.num_computed = sequence.num_computed
-        twin.num_published = min(sequence.num_published, num_full)
         twin.status = SequenceStatus.RUNNING
         self.running.append(twin)
         self.shares.enter(twin)
@@ -299,7 +298,6 @@ class Scheduler:
         num_pages = self._num_pages(len(sequence.token_ids))
         sequence.page_table = cached + self.pool.allocate(num_pages - len(cached))
         sequence.num_computed = len(cached) * self.pool.page_size
-        sequence.num_published = len(cached)
         if not sequence.has_run:
             sequence.has_run = True
             sequence.times.note_begun()
@@ -314,15 +312,14 @@ class Scheduler:
         chunk = Chunk(sequence, sequence.num_computed, num_tokens)
         self.shares.charge(sequence, chunk.end)
         digests = sequence.page_digests(self.pool.page_size)
-        for index in range(sequence.num_published, chunk.end // self.pool.page_size):
+        for index in range(chunk.start // self.pool.page_size, chunk.end // self.pool.page_size):
             self.pool.publish(sequence.page_table[index], digests[index])
-            sequence.num_published = index + 1
         return chunk
 
     def _release(self, sequence: Sequence, *, is_tainted: bool) -> list[int]:
         pages = self.pool.release(sequence.page_table, is_tainted=is_tainted)
         sequence.page_table = []
-        sequence.num_computed = sequence.num_published = 0
+        sequence.num_computed = 0
         return pages
 
     def _num_pages(self, num_tokens: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from runtime.request import RequestTimes, Sampling
 from runtime.scheduling.token_counts import TokenCounts
 from runtime.scheduling.weights import Weight
 from runtime.selection import SelectionStrategy
-from runtime.written_token import SampledToken, WrittenToken
+from runtime.written_token import SampledStep, SampledToken, WrittenToken
 
 
 class SequenceStatus(Enum):
@@ -63,18 +63,11 @@ class SequenceCounters:
         self.fill_us_sum += microseconds
         self.fill_us_max = max(self.fill_us_max, microseconds)
 
-    def count_masked_step(self, step: "MaskedStep") -> None:
+    def count_masked_step(self, step: SampledStep) -> None:
         """Count one token that was sampled under a mask and is written."""
         self.num_masked_steps += 1
         self.mass_removed_sum += step.mass_removed
         self.num_rescued += step.is_rescued
-
-
-class MaskedStep(NamedTuple):
-    """What a mask did to the distribution of one token, which may be drawn again before it is written."""
-
-    mass_removed: float
-    is_rescued: bool
 
 
 @dataclass(slots=True)
@@ -87,6 +80,8 @@ class GrammarTime:
     """The time of its last token if that was slow, else 0."""
     all_slow_s: float = 0.0
     """The time of all its slow tokens."""
+    num_waits: int = 0
+    """How many steps in a row the sequence has waited because others took long."""
 
 
 @dataclass(eq=False, slots=True)
@@ -123,12 +118,8 @@ class Sequence:
     """The sequences of the same choice, if there are several."""
     other_seeds: tuple[int, ...] = ()
     """The seeds of other draws of its population that have written the same tokens so far."""
-    parting_seeds: tuple[int, ...] = ()
-    """Those of them that have sampled another next token."""
     num_runners_up: int = 0
     """How many of the most probable other tokens of each step its population wants."""
-    runners_up: tuple[tuple[int, float], ...] = ()
-    """Those beside the token that it writes next, with their log probabilities, the most probable first."""
 
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
@@ -140,8 +131,7 @@ class Sequence:
     """The prompt and the output. The first `num_computed` have keys and values, the others are pending."""
     num_computed: int = 0
     page_table: list[int] = field(default_factory=list)
-    """The pages of the computed ids. The first `num_published` pages are in the prefix cache."""
-    num_published: int = 0
+    """The pages of the computed ids."""
     has_run: bool = False
     is_held: bool = False
     """It waits for the others of its population. It keeps its pages until another sequence needs them."""
@@ -151,8 +141,6 @@ class Sequence:
     """The number of its last step beside other clients (`runtime.scheduling.client_shares`)."""
     mask: NDArray[np.int32] | None = None
     """The mask of the next token, once it is filled."""
-    masked_step: MaskedStep | None = None
-    """What that mask did, once the token is drawn."""
     forced: Iterator[ForcedToken] | None = None
     """Tokens that the next steps write without the model."""
     next_jump: int = 0
@@ -160,8 +148,6 @@ class Sequence:
     token_counts: TokenCounts | None = None
     """The counts of its tokens, once a penalty needs them."""
     grammar_time: GrammarTime = field(default_factory=GrammarTime)
-    num_waits: int = 0
-    """How many steps in a row it has waited because others took long."""
     is_too_slow: bool = False
     """One of its masks took too long, and a thread still uses its matcher."""
     counters: SequenceCounters = field(default_factory=SequenceCounters)
@@ -265,7 +251,7 @@ class Sequence:
         twin.grammar_time = replace(self.grammar_time)
         twin.counters = replace(self.counters, num_computed=0)
         twin.page_table = []
-        twin.num_computed = twin.num_published = 0
+        twin.num_computed = 0
         twin.forced = None
         twin.token_counts = None
         twin._page_digests = list(self._page_digests)  # noqa: SLF001 - of its own class

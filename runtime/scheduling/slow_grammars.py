@@ -166,7 +166,7 @@ class SlowGrammars:
 
 def turn_order(sequence: Sequence) -> tuple[bool, int]:
     """A sort key for the turns in a phase: text without a grammar first, then those that waited longest."""
-    return sequence.matcher is not None, -sequence.num_waits
+    return sequence.matcher is not None, -sequence.grammar_time.num_waits
 
 
 def _is_light(own: _SlowTokens, recent: Mapping[str, _SlowTokens]) -> bool:

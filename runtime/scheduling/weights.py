@@ -18,6 +18,8 @@ is that the model begins as the grammar wants, and nothing about which output is
 import math
 from dataclasses import dataclass, replace
 
+from runtime.written_token import SampledStep
+
 MIN_MASS = 1e-20
 """Below this allowed mass, float32 cannot tell the allowed probabilities apart. No factor counts as less."""
 
@@ -33,10 +35,6 @@ class Weight:
     log_shared: float | None = None
     """The logarithm of the product up to the first drawn token, once there is one."""
     num_drawn: int = 0
-    allowed_mass: float = 1.0
-    """The allowed mass of the step that is being sampled."""
-    drawn_probability: float = 1.0
-    """The probability of the step's token among the allowed ones."""
     log_added: float = 0.0
     """What its population has added to `log_product`, by resampling or for another token than the best."""
     log_likelihood: float = 0.0
@@ -55,13 +53,13 @@ class Weight:
         self._multiply(probability)
         self._count_likelihood(probability)
 
-    def count_drawn(self) -> None:
-        """Count one more token, which was drawn in the step of `allowed_mass`."""
+    def count_drawn(self, step: SampledStep) -> None:
+        """Count one more token, which was drawn in this step."""
         self.num_counted += 1
         self.num_drawn += 1
-        self._multiply(self.allowed_mass)
-        self._count_likelihood(self.allowed_mass)
-        self._count_likelihood(self.drawn_probability)
+        self._multiply(step.allowed_mass)
+        self._count_likelihood(step.allowed_mass)
+        self._count_likelihood(step.probability)
         if self.log_shared is None:
             self.log_shared = self.log_product
 

@@ -137,6 +137,7 @@ class AskedQuestion:
             matcher=self.grammar.matcher(is_thinking=is_thinking),
             closer=self.grammar.closer(is_thinking=is_thinking),
             weight=Weight(len(prompt)) if is_weighed else None,
+            next_jump=0 if self.strategy.jumps else max_tokens,
         )
 
     def _judge(self, sequence: Sequence, text: str, *, is_failed: bool) -> Judgement:

@@ -19,7 +19,6 @@ from compiler.output_parts import OutputPart
 from compiler.syntax import Syntax
 from compiler.toolset_compiler import compile_toolset
 from compiler.units.compiled_grammar import GuardedMatcher
-from compiler.vocabulary import Vocabulary
 from runtime.study.judging import closed
 from runtime.study.questions import Question
 from runtime.study.studied_model import StudiedModel
@@ -46,53 +45,21 @@ MakeGrammar = Callable[[StudiedModel, Question], OutputGrammar]
 
 
 @dataclass(frozen=True, slots=True)
-class _Unconstrained:
-    subject: StudiedModel
-
-    def matcher(self, *, is_thinking: bool = False) -> Matcher:  # noqa: ARG002 - the protocol's
-        return AllowsEverything(self.subject.vocabulary.stop_ids)
-
-    def closer(self, *, is_thinking: bool = False) -> None:
-        """Any text is complete; the budget cuts it off."""
-
-
-@dataclass(frozen=True, slots=True)
 class _WithoutCloser:
-    grammar: LinkedGrammar
+    """An `OutputGrammar` whose outputs the budget cuts off; `make_matcher` takes `is_thinking` too."""
+
+    make_matcher: Callable[..., Matcher]
 
     def matcher(self, *, is_thinking: bool = False) -> Matcher:
-        return self.grammar.matcher(is_thinking=is_thinking)
+        return self.make_matcher(is_thinking=is_thinking)
 
     def closer(self, *, is_thinking: bool = False) -> None:
-        """The budget cuts the output off."""
-
-
-@dataclass(frozen=True, slots=True)
-class _WithoutJumpForward:
-    grammar: LinkedGrammar
-
-    def matcher(self, *, is_thinking: bool = False) -> Matcher:
-        return WithoutJumpForward(self.grammar.matcher(is_thinking=is_thinking))
-
-    def closer(self, *, is_thinking: bool = False) -> Closer:
-        return self.grammar.closer(is_thinking=is_thinking)
-
-
-@dataclass(frozen=True, slots=True)
-class _XgrammarConversion:
-    compiled: xgr.CompiledGrammar
-    vocabulary: Vocabulary
-
-    def matcher(self, *, is_thinking: bool = False) -> Matcher:  # noqa: ARG002 - the protocol's
-        return GuardedMatcher(xgr.GrammarMatcher(self.compiled), None, self.vocabulary)
-
-    def closer(self, *, is_thinking: bool = False) -> None:
-        """The shortest completions are not known."""
+        """No closer."""
 
 
 def unconstrained(subject: StudiedModel, question: Question) -> OutputGrammar:  # noqa: ARG001 - the common signature
     """No mask."""
-    return _Unconstrained(subject)
+    return _WithoutCloser(lambda **_: AllowsEverything(subject.vocabulary.stop_ids))
 
 
 def json_types_only(subject: StudiedModel, question: Question) -> OutputGrammar:
@@ -102,7 +69,7 @@ def json_types_only(subject: StudiedModel, question: Question) -> OutputGrammar:
     in a schema counts. Values are bounded as in jsonformer: see `skeleton`.
     """
     tools = [replace(tool, parameters=skeleton(dict(tool.parameters))) for tool in question.tools]
-    return _WithoutCloser(_linked(subject, tools, subject.syntax))
+    return _WithoutCloser(_linked(subject, tools, subject.syntax).matcher)
 
 
 def xgrammar_conversion(subject: StudiedModel, question: Question) -> OutputGrammar:
@@ -127,19 +94,15 @@ def xgrammar_conversion(subject: StudiedModel, question: Question) -> OutputGram
     tag = {"type": "structural_tag", "format": {"type": "or", "elements": calls}}
     try:
         with _silent():
-            return _XgrammarConversion(subject.xgrammar.compile_structural_tag(tag), subject.vocabulary)
+            compiled = subject.xgrammar.compile_structural_tag(tag)
     except (RuntimeError, ValueError) as error:
         raise NoGrammar(str(error).strip()) from error
+    return _WithoutCloser(lambda **_: GuardedMatcher(xgr.GrammarMatcher(compiled), None, subject.vocabulary))
 
 
 def callgate(subject: StudiedModel, question: Question) -> OutputGrammar:
     """Callgate's grammar, with its budget closer."""
     return _linked(subject, question.tools, subject.syntax)
-
-
-def callgate_without_jump_forward(subject: StudiedModel, question: Question) -> OutputGrammar:
-    """Callgate's grammar without jump-forward: forced tokens are sampled, too."""
-    return _WithoutJumpForward(_linked(subject, question.tools, subject.syntax))
 
 
 def callgate_compact(subject: StudiedModel, question: Question) -> OutputGrammar:
@@ -263,54 +226,3 @@ class AllowsEverything:
     def is_terminated(self) -> bool:
         """Whether the last token was a stop token."""
         return bool(self._written) and self._written[-1] in self._stop_ids
-
-
-class WithoutJumpForward:
-    """Another matcher that reports no forced text, so that every token is sampled."""
-
-    def __init__(self, matcher: Matcher) -> None:
-        self._matcher = matcher
-
-    def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
-        """Overwrite `bitmask[row]` with what the other matcher allows."""
-        self._matcher.fill_bitmask(bitmask, row)
-
-    def accept(self, token_id: int) -> bool:
-        """Accept a token if the other matcher does."""
-        return self._matcher.accept(token_id)
-
-    def rollback(self, num_tokens: int) -> None:
-        """Undo the last tokens."""
-        self._matcher.rollback(num_tokens)
-
-    def fork(self) -> "WithoutJumpForward":
-        """Another one at the same point."""
-        return WithoutJumpForward(self._matcher.fork())
-
-    def forced_text(self) -> bytes:
-        """Report no forced text."""
-        return b""
-
-    def parts(self) -> tuple[OutputPart, ...]:
-        """What the last token settled."""
-        return self._matcher.parts()
-
-    def pending_parts(self) -> tuple[OutputPart, ...]:
-        """What is not settled yet."""
-        return self._matcher.pending_parts()
-
-    def is_in_thought(self) -> bool:
-        """Whether the next token is one of a thought."""
-        return self._matcher.is_in_thought()
-
-    def is_in_free_text(self) -> bool:
-        """Whether the next token is one of free text or of a thought."""
-        return self._matcher.is_in_free_text()
-
-    def is_completed(self) -> bool:
-        """Whether the output may end."""
-        return self._matcher.is_completed()
-
-    def is_terminated(self) -> bool:
-        """Whether it has ended."""
-        return self._matcher.is_terminated()

@@ -97,10 +97,10 @@ class Strategy:
     `show` makes the question that the model sees, `judged` the one whose tools an output is judged by. The
     argument `ignored` is not judged. If the strategy `complains`, further attempts are shown the last one and
     what was wrong with it; otherwise they get the same prompt. Seeds depend on the question and the attempt
-    only, so that all strategies sample with the same random numbers. The answer is selected from several
-    sequences as `selection` says, or is the most likely of `num_compared`. With a `draft`, the first of two
-    attempts is written without the mask, and is the answer if it is valid token for token. The second attempt
-    is shown the draft, or not.
+    only, so that all strategies sample with the same random numbers. Unless it `jumps`, forced tokens are
+    sampled too. The answer is selected from several sequences as `selection` says, or is the most likely of
+    `num_compared`. With a `draft`, the first of two attempts is written without the mask, and is the answer
+    if it is valid token for token. The second attempt is shown the draft, or not.
     """
 
     name: str
@@ -112,6 +112,7 @@ class Strategy:
     max_attempts: int = 1
     complains: bool = False
     thinks: bool = False
+    jumps: bool = True
     selection: Selection = _NO_SELECTION
     num_compared: int = 1
     draft: Literal["shown", "not shown"] | None = None
@@ -130,7 +131,7 @@ STRATEGIES = (
     Strategy("insert", "insert schema tokens", grammar=output_grammars.json_types_only),
     Strategy("xgrammar", "xgrammar's conversion", grammar=output_grammars.xgrammar_conversion),
     Strategy("callgate", "Callgate, plain mask", grammar=output_grammars.callgate),
-    Strategy("drawn", "Callgate, jump-forward off", grammar=output_grammars.callgate_without_jump_forward),
+    Strategy("drawn", "Callgate, jump-forward off", grammar=output_grammars.callgate, jumps=False),
     Strategy("compact", "Callgate, no blanks", grammar=output_grammars.callgate_compact),
     Strategy(
         "accept_4",

@@ -66,7 +66,7 @@ class StopScanner:
         scanner.feed("to be E")   # "to be ": the E may begin the stop string
         scanner.feed("ND of it")  # "", and `stop_string` is "END"
 
-    Stop strings may begin and end anywhere in the tokens.
+    Stop strings may begin and end anywhere in the tokens. One that ends where the text may not stop is text.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -74,13 +74,13 @@ class StopScanner:
         self._held = ""
         self.stop_string: str | None = None
 
-    def feed(self, text: str) -> str:
+    def feed(self, text: str, *, may_stop: bool = True) -> str:
         """The text that is certainly not part of a stop string; the rest is held back."""
         if self.stop_string is not None:
             return ""
         text = self._held + text
         stops = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
-        if stops:
+        if stops and may_stop:
             at, self.stop_string = min(stops)
             self._held = ""
             return text[:at]

@@ -175,8 +175,8 @@ def _single_faults(asked: Asked, answer: Answer, world: World, written: int, mos
 
 
 def _least(asked: Asked) -> int:
-    """How many tokens the request wants at least; a grammar or a stop string may end its answer before."""
-    is_free = not (asked.names or asked.has_format or asked.stops)
+    """How many tokens the request wants at least; a grammar may end its answer before."""
+    is_free = not (asked.names or asked.has_format)
     return asked.body.get("min_tokens", 0) if is_free else 0
 
 

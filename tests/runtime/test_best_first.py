@@ -1,7 +1,7 @@
 """Accept and particles at temperature 0: searches for the best valid output."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import toy_model
@@ -25,7 +25,7 @@ from toy_model import STOP, ToyModel, toy_engine, written
 from compiler import compile_schema, compile_toolset
 from runtime.inspection import Candidate, Cause, Inspection
 from runtime.selection import Selection
-from runtime.written_token import SampledToken, other_token
+from runtime.written_token import UNSAMPLED, SampledStep, SampledToken, other_token
 from toolspecs.tool import Tool
 
 
@@ -251,12 +251,12 @@ def test_truncation_does_not_keep_the_best_output_from_being_found():
 
 def test_the_token_of_a_branch_is_told_in_the_same_detail():
     inspection = Inspection(Cause.FREE, (Candidate(1, 0.5, is_removed=False),), mass_removed=0.2)
-    token = SampledToken(1, -0.1, ((1, -0.1), (2, -2.0)), inspection)
-    other = other_token(token, 2, -2.0, allowed_mass=0.8)
+    token = SampledToken(1, -0.1, ((1, -0.1), (2, -2.0)), inspection, SampledStep(allowed_mass=0.8))
+    other = other_token(token, 2, -2.0)
     assert (other.token_id, other.logprob, other.top) == (2, -2.0, token.top)
     assert [c.token_id for c in other.inspection.candidates] == [1, 2]
     assert other.inspection.candidates[1].probability == pytest.approx(0.8 * math.exp(-2))
-    assert other_token(SampledToken(1), 2, -2.0, 1.0) == SampledToken(2)
+    assert replace(other_token(SampledToken(1), 2, -2.0), step=UNSAMPLED) == SampledToken(2)
 
 
 class ReluctantModel(ToyModel):

@@ -8,7 +8,7 @@ import torch
 
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
-from runtime.decoding.masks import TokenMasks
+from runtime.decoding.masks import MaskedDistribution, TokenMasks
 from runtime.decoding.sampling import Draw, _choose, _logprobs, adjust, sample
 from runtime.decoding.truncation import truncate
 from runtime.device import free_cuda_bytes, upload, use_device
@@ -45,8 +45,9 @@ def test_nothing_before_sampling_looks_at_values(sequences, monkeypatch):
 
 
 def test_only_the_end_of_sampling_looks_at_values(sequences):
+    masked = MaskedDistribution(*(torch.zeros(4, *shape, device="meta") for shape in ([300], [], [])))
     with pytest.raises(NotImplementedError, match="meta"):
-        sample(torch.zeros(len(sequences), 300, device="meta"), sequences)
+        sample(masked, sequences)
 
 
 def test_upload_keeps_shape_type_and_values():

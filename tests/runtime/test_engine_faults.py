@@ -125,10 +125,10 @@ def test_out_of_memory_while_sampling_preempts_and_goes_on(make_engine, monkeypa
     engine = make_engine()
     sample = step_sampler.sample
 
-    def cramped(probabilities, sequences):
+    def cramped(masked, sequences):
         if len(sequences) > 2:
             raise torch.OutOfMemoryError("too many")
-        return sample(probabilities, sequences)
+        return sample(masked, sequences)
 
     monkeypatch.setattr(step_sampler, "sample", cramped)
     assert written(engine, [make_sequence(p) for p in PROMPTS]) == expected
@@ -147,7 +147,7 @@ def test_out_of_memory_after_a_sequence_was_stopped(make_engine, monkeypatch, nu
     engine.step()
     wrote = stopped.output_ids
 
-    def cramped(probabilities, sequences):
+    def cramped(masked, sequences):
         monkeypatch.setattr(step_sampler, "sample", sample)
         raise torch.OutOfMemoryError("too many")
 
@@ -166,10 +166,10 @@ def test_a_sequence_that_breaks_its_batch_fails_alone(make_engine, monkeypatch, 
     culprit = make_sequence("what torch has no number for", 40)
     sample = step_sampler.sample
 
-    def broken(probabilities, sequences):
+    def broken(masked, sequences):
         if culprit in sequences and len(culprit.output_ids) == 2:
             raise OverflowError("int too big to convert")
-        return sample(probabilities, sequences)
+        return sample(masked, sequences)
 
     monkeypatch.setattr(step_sampler, "sample", broken)
     (failed,) = [output for output in finish(engine, *others[:2], culprit, *others[2:]) if output.error]

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.decoding.masks import MaskedDistribution
 from runtime.decoding.sampling import adjust, sample, seeded_uniform
 from runtime.request import Sampling, read_top_k
 from runtime.scheduling.sequence import Sequence
@@ -26,7 +27,9 @@ def sample_all(logits, rows):
     """What the engine does, without a mask."""
     logits = logits.clone()
     adjust(logits, rows)
-    return sample(logits.softmax(dim=1), rows)
+    return sample(
+        MaskedDistribution(logits.softmax(dim=1), torch.ones(len(rows)), torch.zeros(len(rows))), rows
+    )
 
 
 def sample_one(logits, sampling=None, **options):

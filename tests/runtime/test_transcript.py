@@ -29,13 +29,15 @@ def grammar_of(name, parameters='{"a": {"type": "string"}}', *, vocabulary=VOCAB
     return compile_toolset([tool], tokenizer=vocabulary, syntax=name, tool_choice="auto")
 
 
-def transcribe(text, *, name=None, stop=(), logprobs=False, grammar=None, types_of=None):
+def transcribe(text, *, name=None, stop=(), min_tokens=0, logprobs=False, grammar=None, types_of=None):
     """A transcript of a text under the grammar of a syntax, or under none, and its events."""
     grammar = grammar or (grammar_of(name) if name else None)
     matcher = grammar.matcher() if grammar else None
     syntax = grammar.syntax if grammar else None
     vocabulary = grammar.vocabulary if grammar else VOCABULARY
-    transcript = Transcript(0, TokenBytes(vocabulary), syntax=syntax, stop=stop, types_of=types_of)
+    transcript = Transcript(
+        0, TokenBytes(vocabulary), syntax=syntax, stop=stop, min_tokens=min_tokens, types_of=types_of
+    )
     events = []
     for token_id in ids_of(text, vocabulary):
         written = write(SampledToken(token_id, -1.0 if logprobs else None), matcher, None)
@@ -54,6 +56,23 @@ def test_text_and_calls_are_told_apart():
     assert text_of(events) == "Look: "
     assert calls_of(events) == [("f", '{"a": "END"}')] * 2
     assert transcript.num_calls == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "min_tokens", "expected"),
+    [
+        ("ab END cd END", 0, "ab "),
+        ("ab END cd END", 5, "ab "),  # the sixth token completes it
+        ("ab END cd END", 6, "ab END cd "),
+        ("ab END cd", 8, "ab END cd"),
+        ("ENDEND", 3, "END"),
+    ],
+)
+def test_a_stop_string_among_the_first_tokens_is_text(text, min_tokens, expected):
+    """So an answer has its `min_tokens` tokens; vLLM counts alike."""
+    transcript, events = transcribe(text, stop=("END",), min_tokens=min_tokens)
+    assert text_of(events) == expected
+    assert transcript.is_stopped == (expected != text)
 
 
 def test_tokens_of_thoughts_are_counted():
