@@ -44,8 +44,9 @@ _Node = str | int
 
 def safe_to_cache(grammar: Grammar) -> Grammar:
     """The grammar without rules that xgrammar's cache would take for others."""
-    unhashed = _unhashed(grammar.rules)
-    if not unhashed:
+    references = _References(grammar.rules)
+    unhashed = references.unhashed()
+    if not any(references.is_mistaken(node, unhashed) for node in unhashed):
         return grammar
     named = _NamedChoices(grammar.rules, unhashed)
     rewriting = _Rewriting(named.rules, named.unhashed)
@@ -54,6 +55,62 @@ def safe_to_cache(grammar: Grammar) -> Grammar:
         for name in named.unhashed
     }
     return replace(grammar, rules={**named.rules, **rewritten})
+
+
+class _References:
+    """What rules, and the choices nested in them, refer to.
+
+    `options` has, for each option of a rule or choice, the node that each item refers to, None for those that
+    refer to none. A nested choice without references is no node.
+    """
+
+    def __init__(self, rules: Mapping[str, Rule]) -> None:
+        self._prose = {name for name, rule in rules.items() if isinstance(rule.body, Prose)}
+        self._options: dict[_Node, list[list[_Node | None]]] = {}
+        for name, rule in rules.items():
+            self._options[name] = self._options_of(rule.body) if rule.references else []
+        self._targets = {
+            node: {target for option in options for target in option if target is not None}
+            for node, options in self._options.items()
+        }
+
+    def _options_of(self, body: Expr) -> list[list[_Node | None]]:
+        return [[self._node(item) for item in items_of(option)] for option in options_of(body)]
+
+    def _node(self, item: Expr) -> _Node | None:
+        match item:
+            case RuleRef():
+                return item.name
+            case GuardedText():
+                return item.widened.name
+            case Choice():
+                options = self._options_of(item)
+                if any(target is not None for option in options for target in option):
+                    number = len(self._options)
+                    self._options[number] = options
+                    return number
+        return None
+
+    def unhashed(self) -> set[_Node]:
+        """The rules that xgrammar cannot hash as a whole, and those that refer to them.
+
+        A rule has a hash if all rules that it refers to have one; it may refer to itself. The rules of a
+        cycle have hashes too, if each refers to one rule of the cycle, and otherwise only to rules with a
+        hash.
+        """
+        starts: set[_Node] = {*self._prose}
+        for component in strongly_connected_components(self._targets):
+            if len(component) > 1 and any(len(component & self._targets[node]) > 1 for node in component):
+                starts |= component
+        return coreachable(starts, self._targets.items())
+
+    def is_mistaken(self, node: _Node, unhashed: AbstractSet[_Node]) -> bool:
+        """Whether the only reference of a rule to one without a hash, itself apart, begins an option."""
+        options = self._options[node]
+        num_leading = sum(option[0] in unhashed for option in options)
+        return num_leading == 1 and not any(
+            target in unhashed and target != node for option in options for target in option[1:]
+        )
 
 
 class _NamedChoices:
@@ -132,38 +189,3 @@ class _Rewriting:
             case RuleRef(name) | GuardedText(_, RuleRef(name)):
                 return name in self._unhashed
         return False
-
-
-def _unhashed(rules: Mapping[str, Rule]) -> set[_Node]:
-    """The rules that xgrammar cannot hash as a whole, and those that refer to them.
-
-    A rule has a hash if all rules that it refers to have one; it may refer to itself. The rules of a cycle
-    have hashes too, if each refers to one rule of the cycle, and otherwise only to rules with a hash.
-    """
-    references = _references(rules)
-    starts: set[_Node] = {name for name, rule in rules.items() if isinstance(rule.body, Prose)}
-    for component in strongly_connected_components(references):
-        if len(component) > 1 and any(len(component & references[node]) > 1 for node in component):
-            starts |= component
-    return coreachable(starts, references.items())
-
-
-def _references(rules: Mapping[str, Rule]) -> dict[_Node, set[_Node]]:
-    """What each rule, and each choice nested in one, refers to; itself only if it is directly recursive."""
-    references: dict[_Node, set[_Node]] = {name: set() for name in rules}
-    pending: list[tuple[_Node, Expr]] = [(name, rule.body) for name, rule in rules.items()]
-    while pending:
-        node, body = pending.pop()
-        for option in options_of(body):
-            for item in items_of(option):
-                match item:
-                    case RuleRef():
-                        references[node].add(item.name)
-                    case GuardedText():
-                        references[node].add(item.widened.name)
-                    case Choice():
-                        inner = len(references)
-                        references[inner] = set()
-                        references[node].add(inner)
-                        pending.append((inner, item))
-    return references
