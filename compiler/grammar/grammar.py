@@ -33,7 +33,10 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class CharClass:
-    """One character from inclusive ranges of code points: sorted, disjoint, without surrogates, not empty."""
+    """One character from inclusive ranges of code points: sorted, disjoint, without surrogates.
+
+    There is at least one, except in `NOTHING`.
+    """
 
     ranges: Ranges
 
@@ -110,6 +113,8 @@ class GuardedText:
 Expr = Literal | CharClass | Repeat | Concatenation | Choice | RuleRef | Prose | GuardedText
 
 EMPTY = Literal("")
+NOTHING = Repeat(CharClass(()), 1000, 1000)
+"""No text fits it. Only in grammars for xgrammar, which may drop a shorter repetition of nothing."""
 
 _MISREAD = re.compile(r"(?<=[\x00-\x1f\x7f-\xff])(?=[0-9a-fA-F])")
 """xgrammar 0.2.8 writes such characters as `\\xdf`, and reads a digit after that as a part of it."""
@@ -315,6 +320,8 @@ def _write_count(low: int, high: int | None) -> str:
 
 @cached_if_small
 def _write_class(ranges: Ranges) -> str:
+    if not ranges:
+        return "[^\\u0000-\\U0010ffff]"
     return "[" + "".join(map(_write_range, ranges)) + "]"
 
 
