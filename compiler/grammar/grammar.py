@@ -33,7 +33,10 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class CharClass:
-    """One character from inclusive ranges of code points: sorted, disjoint, without surrogates, not empty."""
+    """One character from inclusive ranges of code points: sorted, disjoint, without surrogates.
+
+    There is at least one, except in `NOTHING`.
+    """
 
     ranges: Ranges
 
@@ -110,6 +113,8 @@ class GuardedText:
 Expr = Literal | CharClass | Repeat | Concatenation | Choice | RuleRef | Prose | GuardedText
 
 EMPTY = Literal("")
+NOTHING = Repeat(CharClass(()), 1000, 1000)
+"""No text fits it. Only in grammars for xgrammar, which may drop a shorter repetition of nothing."""
 
 _MISREAD = re.compile(r"(?<=[\x00-\x1f\x7f-\xff])(?=[0-9a-fA-F])")
 """xgrammar 0.2.8 writes such characters as `\\xdf`, and reads a digit after that as a part of it."""
@@ -119,16 +124,29 @@ CONTROL_CHARACTERS: Ranges = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F))
 ALLOWED_CHARACTERS = charset.complement(CONTROL_CHARACTERS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rule:
     """A rule's body; every use of the rule must be followed by a text that `lookahead` admits.
 
     So a lookahead removes no sentence: it tells xgrammar what follows, which can then precompute masks across
     the rule's end. A choice in it needs a rule of its own.
+
+    Passes keep most rules as they are, so their references and texts are found once for several grammars.
     """
 
     body: Expr
     lookahead: CharClass | RuleRef | None = None
+
+    @cached_property
+    def references(self) -> tuple[str, ...]:
+        """The names of the rules that the lookahead and then the body refer to, in reading order."""
+        ahead = [self.lookahead.name] if isinstance(self.lookahead, RuleRef) else []
+        return (*ahead, *[part.name for part in subexpressions(self.body) if isinstance(part, RuleRef)])
+
+    @cached_property
+    def ebnf(self) -> str:
+        """What xgrammar's EBNF has on the right of `::=`, if all rules are written by their own names."""
+        return _write_rule(self, {})
 
 
 @dataclass(frozen=True)
@@ -248,38 +266,37 @@ def to_ebnf(grammar: Grammar) -> str:
     root ::= "[" n
     n ::= [1-2]+
     """
-    names = {name: f"r_{name}" if name == "root" else name for name in grammar.rules}
-    names[grammar.root] = "root"
-    order = [grammar.root, *(name for name in grammar.rules if name != grammar.root)]
+    renamed = {} if grammar.root == "root" else {"root": "r_root", grammar.root: "root"}
     lines = []
-    for name in order:
+    for name in (grammar.root, *(name for name in grammar.rules if name != grammar.root)):
         rule = grammar.rules[name]
-        ahead = f" (= {_write(rule.lookahead, names)})" if rule.lookahead else ""
-        body = _write(rule.body, names)
-        if ahead:
-            body = f"({body})"
-        lines.append(f"{names[name]} ::= {body}{ahead}\n")
+        text = rule.ebnf if renamed.keys().isdisjoint(rule.references) else _write_rule(rule, renamed)
+        lines.append(f"{renamed.get(name, name)} ::= {text}\n")
     return "".join(lines)
 
 
-def _write(expr: Expr, names: Mapping[str, str]) -> str:  # noqa: PLR0911 - one case per kind of expression
+def _write_rule(rule: Rule, renamed: Mapping[str, str]) -> str:
+    body = _write(rule.body, renamed)
+    return f"({body}) (= {_write(rule.lookahead, renamed)})" if rule.lookahead else body
+
+
+def _write(expr: Expr, renamed: Mapping[str, str]) -> str:  # noqa: PLR0911 - one case per kind of expression
     match expr:  # patterns with arguments would take half as long again
         case RuleRef():
-            return names[expr.name]
+            return renamed.get(expr.name, expr.name)
         case GuardedText():
-            return names[expr.widened.name]
+            return renamed.get(expr.widened.name, expr.widened.name)
         case Literal():
             return _write_text(expr.text)
         case Concatenation():
-            return " ".join(
-                [f"({_write(i, names)})" if isinstance(i, Choice) else _write(i, names) for i in expr.items]
-            )
+            written = [(item, _write(item, renamed)) for item in expr.items]
+            return " ".join([f"({text})" if isinstance(item, Choice) else text for item, text in written])
         case Choice():
-            return " | ".join([_write(option, names) for option in expr.options])
+            return " | ".join([_write(option, renamed) for option in expr.options])
         case CharClass():
             return _write_class(expr.ranges)
         case Repeat():
-            return _write(expr.item, names) + _write_count(expr.low, expr.high)
+            return _write(expr.item, renamed) + _write_count(expr.low, expr.high)
         case Prose():
             texts = ", ".join(map(_quoted, expr.excludes))
             return f"TagDispatch(loop_after_dispatch=false, excludes=({texts}))"
@@ -303,6 +320,8 @@ def _write_count(low: int, high: int | None) -> str:
 
 @cached_if_small
 def _write_class(ranges: Ranges) -> str:
+    if not ranges:
+        return "[^\\u0000-\\U0010ffff]"
     return "[" + "".join(map(_write_range, ranges)) + "]"
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from compiler.grammar.grammar import (
     Choice,
@@ -22,7 +22,6 @@ from compiler.grammar.grammar import (
     choice,
     concat,
     options_of,
-    subexpressions,
 )
 
 _MAX_DEPTH = 4
@@ -55,7 +54,8 @@ def _productive(rules: Mapping[str, Rule], innermost_first: list[str]) -> set[st
     while True:
         remaining = []
         for name in waiting:
-            if _is_productive(rules[name].body, productive):
+            rule = rules[name]
+            if productive.issuperset(rule.references) or _is_productive(rule.body, productive):
                 productive.add(name)
             else:
                 remaining.append(name)
@@ -99,11 +99,7 @@ def _orders(rules: Mapping[str, Rule], root: str) -> tuple[list[str], list[str]]
         elif name not in met:
             met[name] = None
             stack.append((name, True))
-            rule = rules[name]
-            inner = [part.name for part in subexpressions(rule.body) if isinstance(part, RuleRef)]
-            stack += [(other, False) for other in reversed(inner) if other not in met]
-            if isinstance(rule.lookahead, RuleRef):
-                stack.append((rule.lookahead.name, False))
+            stack += [(other, False) for other in reversed(rules[name].references) if other not in met]
     return list(met), innermost_first
 
 
@@ -113,16 +109,12 @@ def inline_single_uses(grammar: Grammar, inlinable: AbstractSet[str]) -> Grammar
     A rule that several others refer to is compiled once. One that is written out where it is used compiles to
     faster masks, because xgrammar knows what follows it.
     """
-    references = {
-        name: [part.name for part in subexpressions(rule.body) if isinstance(part, RuleRef)]
-        for name, rule in grammar.rules.items()
-    }
-    counts = Counter(name for names in references.values() for name in names)
+    counts = Counter(chain.from_iterable([rule.references for rule in grammar.rules.values()]))
     single = {name: grammar.rules[name].body for name in inlinable if counts[name] == 1}
     rules = {
-        name: Rule(_written_out(rule.body, single), rule.lookahead)
-        if not single.keys().isdisjoint(references[name])
-        else rule
+        name: rule
+        if single.keys().isdisjoint(rule.references)
+        else Rule(_written_out(rule.body, single), rule.lookahead)
         for name, rule in grammar.rules.items()
         if name not in single
     }

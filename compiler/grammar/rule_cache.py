@@ -1,4 +1,4 @@
-"""Grammars rewritten so that xgrammar's cache never takes one rule for another. The language stays the same.
+r"""Grammars rewritten so that xgrammar's cache never takes one rule for another. The language stays the same.
 
 xgrammar keeps the masks of a rule for later grammars, by a hash of the rule and of all rules that it refers
 to. Rules that refer to one another in more than one cycle have no hash, and neither have rules that refer to
@@ -6,10 +6,9 @@ these. With one exception, in xgrammar 0.2.8: if the only such reference stands 
 alternative, it is hashed as an unknown one, whichever rule it names. That hash also stands for the rule where
 it follows another one: masks of that other rule are then those of another grammar, too large and too small.
 
-So such a reference is replaced by what it refers to. Then the reference to a rule without a hash no longer
-stands at the start, or there are several of them, and the rule has no hash either. Of
-`value ::= "null" | node`, `node ::= "[" (node | other) "]"` it makes
-`value ::= "null" | "[" (node | other) "]"`.
+So such a rule gets another alternative, which no text fits and which has the reference elsewhere: the rule
+then has no hash either. Of `value ::= "null" | node` it makes
+`value ::= "null" | node | [^\u0000-\U0010ffff]{1000} node`.
 
 tests/compiler/test_rule_cache.py shows the fault, and compares masks.
 """
@@ -17,12 +16,11 @@ tests/compiler/test_rule_cache.py shows the fault, and compares masks.
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import count
 
 from compiler.digraph import coreachable, strongly_connected_components
 from compiler.grammar.grammar import (
+    NOTHING,
     Choice,
-    Concatenation,
     Expr,
     Grammar,
     GuardedText,
@@ -35,9 +33,6 @@ from compiler.grammar.grammar import (
     options_of,
 )
 
-_MAX_DEPTH = 30
-"""The most references in a row that are replaced. Without left recursion hardly any grammar has more."""
-
 _Node = str | int
 """The name of a rule; or the number of a choice inside a concatenation, for which xgrammar makes a rule."""
 
@@ -45,92 +40,46 @@ _Node = str | int
 def safe_to_cache(grammar: Grammar) -> Grammar:
     """The grammar without rules that xgrammar's cache would take for others."""
     unhashed = _unhashed(grammar.rules)
-    if not unhashed:
-        return grammar
-    named = _NamedChoices(grammar.rules, unhashed)
-    rewriting = _Rewriting(named.rules, named.unhashed)
-    rewritten = {
-        name: Rule(rewriting.rewritten(named.rules[name].body, RuleRef(name)), named.rules[name].lookahead)
-        for name in named.unhashed
-    }
-    return replace(grammar, rules={**named.rules, **rewritten})
-
-
-class _NamedChoices:
-    """Rules in which the choices inside of concatenations are rules too, as xgrammar makes them.
-
-    Only those are that refer to a rule without a hash. With a name, one that leads back to itself is
-    rewritten once. `unhashed` are the names of all rules without a hash, these new ones included.
-    """
-
-    def __init__(self, rules: Mapping[str, Rule], unhashed: set[_Node]) -> None:
-        self.rules = dict(rules)
-        self.unhashed = {name for name in rules if name in unhashed}
-        for name, rule in rules.items():
-            if name in unhashed:
-                self.rules[name] = Rule(self._named(rule.body, name), rule.lookahead)
-
-    def _named(self, body: Expr, name: str) -> Expr:
-        """The body of a rule with references to the choices inside it."""
-        return choice(*(self._option(option, name) for option in options_of(body)))
-
-    def _option(self, option: Expr, name: str) -> Expr:
-        if not isinstance(option, Concatenation):
-            return option
-        return concat(
-            *(
-                self._rule(item, name) if isinstance(item, Choice) and self._has_no_hash(item) else item
-                for item in option.items
-            )
-        )
-
-    def _rule(self, inner: Choice, name: str) -> RuleRef:
-        inner_name = next(other for n in count(1) if (other := f"{name}_{n}") not in self.rules)
-        self.rules[inner_name] = Rule(inner)  # so that the name is taken
-        self.rules[inner_name] = Rule(self._named(inner, inner_name))
-        self.unhashed.add(inner_name)
-        return RuleRef(inner_name)
-
-    def _has_no_hash(self, expr: Expr) -> bool:
-        """Whether an item refers to a rule without a hash, or is a choice that does."""
-        match expr:
-            case RuleRef(name) | GuardedText(_, RuleRef(name)):
-                return name in self.unhashed
-            case Choice(inner) | Concatenation(inner):
-                return any(map(self._has_no_hash, inner))
-        return False
+    rewriting = _Rewriting(unhashed)
+    rewritten = {}
+    for name, rule in grammar.rules.items():
+        if name not in unhashed:
+            continue
+        if (body := rewriting.rewritten(rule.body, RuleRef(name))) != rule.body:
+            rewritten[name] = Rule(body, rule.lookahead)
+    return replace(grammar, rules={**grammar.rules, **rewritten}) if rewritten else grammar
 
 
 class _Rewriting:
-    def __init__(self, rules: Mapping[str, Rule], unhashed: AbstractSet[str]) -> None:
-        self._rules = rules
+    def __init__(self, unhashed: AbstractSet[_Node]) -> None:
         self._unhashed = unhashed
 
-    def rewritten(self, body: Expr, itself: RuleRef) -> Expr:
+    def rewritten(self, body: Expr, itself: RuleRef | None = None) -> Expr:
         """A body whose only reference to a rule without a hash is not at a start.
 
         References to the rule itself do not count.
         """
-        options = list(options_of(body))
-        for _ in range(_MAX_DEPTH):
-            leading = [i for i, option in enumerate(options) if self._is_unhashed(items_of(option)[0])]
-            inner = (item for option in options for item in items_of(option)[1:] if item != itself)
-            if len(leading) != 1 or any(map(self._is_unhashed, inner)):
-                break
-            first, *rest = items_of(options[leading[0]])
-            options[leading[0] : leading[0] + 1] = [
-                concat(part, *rest) for part in options_of(self._body(first))
-            ]
+        options = list(map(self._option, options_of(body)))
+        leading = [items_of(option)[0] for option in options if self._has_no_hash(items_of(option)[0])]
+        inner = (item for option in options for item in items_of(option)[1:] if item != itself)
+        if len(leading) == 1 and not any(map(self._has_no_hash, inner)):
+            options.append(concat(NOTHING, leading[0]))
         return choice(*options)
 
-    def _body(self, expr: Expr) -> Expr:
-        return self._rules[expr.name].body if isinstance(expr, RuleRef) else expr
+    def _option(self, option: Expr) -> Expr:
+        """An option with the choices inside it rewritten, since xgrammar makes rules of them."""
+        items = items_of(option)
+        if not any(isinstance(item, Choice) and self._has_no_hash(item) for item in items):
+            return option
+        return concat(*(self.rewritten(item) if isinstance(item, Choice) else item for item in items))
 
-    def _is_unhashed(self, expr: Expr) -> bool:
-        """Whether an item refers to a rule without a hash."""
-        match expr:
+    def _has_no_hash(self, item: Expr) -> bool:
+        """Whether an item refers to a rule without a hash, or is a choice that does."""
+        match item:
             case RuleRef(name) | GuardedText(_, RuleRef(name)):
                 return name in self._unhashed
+            case Choice(options):
+                return any(self._has_no_hash(inner) for option in options for inner in items_of(option))
         return False
 
 
@@ -149,21 +98,24 @@ def _unhashed(rules: Mapping[str, Rule]) -> set[_Node]:
 
 
 def _references(rules: Mapping[str, Rule]) -> dict[_Node, set[_Node]]:
-    """What each rule, and each choice nested in one, refers to; itself only if it is directly recursive."""
-    references: dict[_Node, set[_Node]] = {name: set() for name in rules}
-    pending: list[tuple[_Node, Expr]] = [(name, rule.body) for name, rule in rules.items()]
-    while pending:
-        node, body = pending.pop()
+    """What each rule, and each choice nested in one that refers to any, refers to."""
+    references: dict[_Node, set[_Node]] = {}
+
+    def targets(body: Expr) -> set[_Node]:
+        found: set[_Node] = set()
         for option in options_of(body):
             for item in items_of(option):
                 match item:
                     case RuleRef():
-                        references[node].add(item.name)
+                        found.add(item.name)
                     case GuardedText():
-                        references[node].add(item.widened.name)
-                    case Choice():
-                        inner = len(references)
-                        references[inner] = set()
-                        references[node].add(inner)
-                        pending.append((inner, item))
+                        found.add(item.widened.name)
+                    case Choice() if inner := targets(item):
+                        number = len(references)
+                        references[number] = inner
+                        found.add(number)
+        return found
+
+    for name, rule in rules.items():
+        references[name] = targets(rule.body) if rule.references else set()
     return references
