@@ -12,10 +12,9 @@ from typing import NamedTuple
 from compiler.guard.tagged_cursor import Cursor
 from compiler.recogniser.guarded_completion import SearchNode, deviations
 from compiler.recogniser.parser_state import ParserState
-from compiler.recogniser.repetitions import PIECES, first_repetition, has_more_elements
+from compiler.recogniser.repetitions import BLANKS, PIECES, first_repetition, has_more_elements
 
-_BLANKS = b" \t\r\n"
-_SEPARATORS = _BLANKS + b","
+_SEPARATORS = BLANKS + b","
 _MAX_TRIED = 4
 _MAX_ENDINGS = 64
 MAX_PLANNED = 1 << 12
@@ -45,7 +44,7 @@ class PlannedText(NamedTuple):
         if before is None:
             return None
         rest = more[shared:]
-        if not before.json.in_string and (num_blanks := len(rest) - len(rest.lstrip(_BLANKS))):
+        if not before.json.in_string and (num_blanks := len(rest) - len(rest.lstrip(BLANKS))):
             after = before.advance(rest[:num_blanks])  # a plan has no blanks, but a model writes some
             return after and PlannedText(after, self.text[shared:]).after(rest[num_blanks:], cursor)
         return PlannedText(before, self.text[shared:], rest)

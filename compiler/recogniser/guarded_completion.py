@@ -9,7 +9,7 @@ import heapq
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import NamedTuple
@@ -19,7 +19,13 @@ from compiler.guard.key_marks import marked_key_ends, marked_text
 from compiler.guard.open_containers import OpenContainer
 from compiler.guard.tagged_cursor import Cursor
 from compiler.recogniser.parser_state import ParserState
-from compiler.recogniser.repetitions import PIECES, RepeatedElement, first_repetition, has_more_elements
+from compiler.recogniser.repetitions import (
+    BLANKS,
+    PIECES,
+    RepeatedElement,
+    first_repetition,
+    has_more_elements,
+)
 from compiler.recogniser.search_budget import SearchBudget
 from compiler.vocabulary import KEY_MARK
 
@@ -62,6 +68,16 @@ class SearchNode:
             cursor = following
         return SearchNode(self.text + text, state, cursor, num_new)
 
+    def next_bytes(self) -> set[int]:
+        """The bytes that may follow; blanks between elements and marks of keys make no other elements."""
+        ignored = KEY_MARK.encode() if self.cursor.json.in_string else KEY_MARK.encode() + BLANKS
+        return self.state.next_bytes().difference(ignored)
+
+    def by_frame(self) -> "list[SearchNode]":
+        """This node for each stack frame, with what may be read in that one only; the shortest go first."""
+        nodes = [replace(self, state=state) for state in self.state.by_frame()]
+        return [node for node in nodes if node.next_bytes()] or nodes
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -96,15 +112,25 @@ class _Repeating:
         """The bytes of the text and of the completion together."""
         return len(self.node.text) + len(self.rest)
 
+    @property
+    def num_left(self) -> int:
+        """The bytes of the completion from the end of the repeated element on."""
+        return len(self.rest) - self.repetition.end
+
     @cached_property
     def rank(self) -> int:
         """Minus the number of elements before the repetition."""
         return -_advanced(self.node, self.rest[: self.repetition.end]).num_new
 
+    @property
+    def beginning(self) -> SearchNode:
+        """The node before the repeated element."""
+        return _advanced(self.node, self.rest[: self.repetition.start])
+
     def replacing(self) -> Iterator[Attempt]:
         """The attempts to write another element in place of the repeated one."""
         start, end = self.repetition[:2]
-        return deviations(_advanced(self.node, self.rest[:start]), self.rest[start : end + 1])
+        return deviations(self.beginning, self.rest[start : end + 1])
 
 
 class _Queued(NamedTuple):
@@ -263,6 +289,8 @@ class _DirectSearch(_Search):
         super().__init__(start, _MAX_GROWTH * start.state.cost + 64, is_newest_first=False)
         self._place: _Place = ()
         """Where the element that is looked for stands."""
+        self._num_left = math.inf
+        """The bytes that the completion had from the end of the repeated element on."""
 
     @property
     def is_open(self) -> bool:
@@ -276,11 +304,13 @@ class _DirectSearch(_Search):
         return self._is_inside(_place(found.repetition.holder))
 
     def _deviate(self, found: _Repeating) -> None:
-        place = _place(found.repetition.holder)
-        if not self._is_inside(place):
+        place, num_left = _place(found.repetition.holder), found.num_left
+        if self._is_inside(place):
+            self._attempts.push(0, found.replacing())
+        elif place[:-1] != self._place[:-1] or num_left < self._num_left:
             self._attempts.drained()
-            self._place, self._num_in_vain = place, 0
-        self._attempts.push(0, found.replacing())
+            self._place, self._num_left, self._num_in_vain = place, num_left, 0
+            self._attempts.push(0, map(Attempt, found.beginning.by_frame()))
 
     def _is_inside(self, place: _Place) -> bool:
         """Whether the element that is looked for stands at a place, or around it."""
@@ -390,13 +420,10 @@ def _advanced(node: SearchNode, text: bytes) -> SearchNode:
 
 
 def deviations(node: SearchNode, rest: bytes) -> Iterator[Attempt]:
-    """The attempts that write `rest` up to any of its bytes, and another byte there.
-
-    The mark of a key is no byte of an output.
-    """
+    """The attempts that write `rest` up to any of its bytes, and another byte there."""
     at = 0
     while at < len(rest):
-        for byte in sorted(node.state.next_bytes() - {rest[at], ord(KEY_MARK)}):
+        for byte in sorted(node.next_bytes() - {rest[at]}):
             yield Attempt(node, bytes([byte]))
         num_read = max(1, node.state.num_forced)
         if at + num_read < len(rest):

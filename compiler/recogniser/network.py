@@ -206,6 +206,10 @@ class Network:
         """The states of both sets."""
         return first if first is second else self._closure([*first.states, *second.states])
 
+    def consuming(self, states: StateSet) -> StateSet:
+        """Those of some states that read a byte next."""
+        return states if states.is_plain else self._set_of(states.consuming, (), is_end=False)
+
     def completion(self, states: StateSet) -> bytes:  # noqa: C901 - one case per kind of state
         """Bytes that complete the rule, as few as possible."""
         text = bytearray()
@@ -257,12 +261,17 @@ class Network:
         proper = [s for s in seen if not isinstance(s, passing) and not self._is_tail_call(s)]
         calls = tuple(s for s in proper if isinstance(s, CallState))
         consuming = tuple(s for s in proper if not isinstance(s, CallState))
+        return self._set_of(consuming, calls, is_end=is_end)
+
+    def _set_of(
+        self, consuming: tuple[NetworkState, ...], calls: tuple[CallState, ...], *, is_end: bool
+    ) -> StateSet:
         key = (consuming, calls, is_end)
-        closed = self._sets.get(key)
-        if closed is None:
-            closed = self._sets[key] = StateSet(consuming, calls, is_end=is_end)
+        states = self._sets.get(key)
+        if states is None:
+            states = self._sets[key] = StateSet(consuming, calls, is_end=is_end)
             self._num_kept += _SET_SIZE + len(consuming) + len(calls)
-        return closed
+        return states
 
     def _reached_without_reading(self, state: NetworkState) -> tuple[NetworkState, ...]:
         match state:

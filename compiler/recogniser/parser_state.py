@@ -114,6 +114,12 @@ class ParserState:
             text += self.network.completion(states)
         return text
 
+    def by_frame(self) -> "list[ParserState]":
+        """This state for each stack frame, with what may be read in that one only; the shortest go first."""
+        live = {frame: self.network.consuming(states) for frame, states in self.live.items()}
+        by_cost = sorted(live.items(), key=_cost)
+        return [ParserState(self.network, self.bottom, {frame: states}) for frame, states in by_cost]
+
     def next_bytes(self) -> set[int]:
         """The bytes that may follow; those of prose are left out."""
         return set().union(*(states.first_bytes() for states in self.live.values()))

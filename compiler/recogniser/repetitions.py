@@ -11,6 +11,7 @@ from compiler.guard.tagged_cursor import Cursor
 
 PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
 """Pieces of a JSON text: each completes at most one element, and begins an element only at its own start."""
+BLANKS = b" \t\r\n"
 _MOST_CHANGED = 3
 """The containers that a piece may change: one is closed, or gets an element, and the one around it."""
 

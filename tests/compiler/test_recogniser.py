@@ -19,6 +19,7 @@ from compiler.grammar.shortest import NEVER, ShortestSentences
 from compiler.recogniser.network import Network, StateSet
 from compiler.recogniser.parser_state import StackFrame, _settle_costs, initial_state
 from compiler.recogniser.recogniser import Recogniser
+from compiler.recogniser.search_budget import SearchBudget
 
 SHORTEST = [
     (True, "0"),
@@ -213,6 +214,27 @@ def test_a_number_that_a_bracket_ends_is_what_repeats(inner, text):
     if recogniser.advance(text):
         completed = text + recogniser.completion()
         assert compiled.accepts(completed.decode())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"contains": {"enum": ["a", "b", "c"]}, "minContains": 3},
+        {"contains": {"enum": ["aa", "bbb", "c", 1, True]}, "minContains": 4},
+        {"contains": {"enum": ["a longer text, with blanks", "another one", "x"]}, "minContains": 3},
+        {"items": {"type": "string"}, "contains": {"enum": [f"n{i}" for i in range(12)]}, "minContains": 12},
+        {"contains": {"required": ["k"], "properties": {"k": {"enum": [1, 2, 3]}}, "type": "object",
+                      "additionalProperties": False}, "minContains": 3},
+    ],
+)  # fmt: skip
+def test_what_contains_demands_is_found_among_distinct_items_that_it_does_not(schema):
+    """Any item may stand before one that is demanded: a search must not look for ever more of those."""
+    compiled = compile_schema({"type": "array", "uniqueItems": True, **schema}, tokenizer=BYTES)
+    for text in [b"", b"[", b'["', b"[1", b'["other', b'["other",', b'["other","another', b'["other",17,']:
+        recogniser = Recogniser.of(compiled.network)
+        if recogniser.advance(text):
+            completed = text + recogniser.completion(SearchBudget(300))
+            assert compiled.accepts(completed.decode())
 
 
 @given(st.data())
