@@ -36,8 +36,6 @@ from compiler.frontend.disputed_texts import (
     valid_for_some,
     with_longer_texts,
 )
-from compiler.frontend.endless_evaluation import check_endless_evaluation
-from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import located_in_all
 from compiler.frontend.last_steps import AppliedSchema, applied_schemas, below_negations
@@ -45,6 +43,7 @@ from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.reference_targets import check_reference_targets
 from compiler.frontend.symbolic_forms import form_of
+from compiler.frontend.unevaluated import check_unevaluated
 from toolspecs.json_pointer import child
 from toolspecs.json_value import objects_in
 from toolspecs.schemas.bundle import Bundler
@@ -152,8 +151,7 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
         raise UnsupportedSchema("", "$ref", reason, suggestion)
     check_reference_targets(document, documents)
     check_literals(document, Bundler(documents).bundle(document)[0] if documents else {})
-    check_evaluated_properties(document, documents)
-    check_endless_evaluation(document, documents)
+    check_unevaluated(document, documents)
 
 
 def _check_dialects(document: Any, documents: Mapping[str, Any]) -> None:
