@@ -28,16 +28,13 @@ from compiler.frontend.dialect_dependent import (
 )
 from compiler.frontend.disputed_texts import (
     TextsByFormat,
+    check_lengths,
     first_emptied,
     inner_reading,
-    longer_texts,
     not_valid_for_all,
     outer_reading,
     valid_for_some,
-    with_longer_texts,
 )
-from compiler.frontend.endless_evaluation import check_endless_evaluation
-from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import located_in_all
 from compiler.frontend.last_steps import AppliedSchema, applied_schemas, below_negations
@@ -45,6 +42,7 @@ from compiler.frontend.literals import check_literals
 from compiler.frontend.reference_graph import find_cycle, longest_chain
 from compiler.frontend.reference_targets import check_reference_targets
 from compiler.frontend.symbolic_forms import form_of
+from compiler.frontend.unevaluated import check_unevaluated
 from toolspecs.json_pointer import child
 from toolspecs.json_value import objects_in
 from toolspecs.schemas.bundle import Bundler
@@ -152,8 +150,7 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
         raise UnsupportedSchema("", "$ref", reason, suggestion)
     check_reference_targets(document, documents)
     check_literals(document, Bundler(documents).bundle(document)[0] if documents else {})
-    check_evaluated_properties(document, documents)
-    check_endless_evaluation(document, documents)
+    check_unevaluated(document, documents)
 
 
 def _check_dialects(document: Any, documents: Mapping[str, Any]) -> None:
@@ -206,6 +203,7 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
     check_nested_dialects(document)
     schemas = applied_schemas(document, documents)
     draft = draft_of(document)
+    check_lengths(schemas, draft)
     forms = [_read_as(document, documents, reading) for reading in _readings(schemas, draft)]
     try:
         if documents and len(forms) > 1:
@@ -220,19 +218,15 @@ def _under_all_readings(document: Any, documents: Mapping[str, Any]) -> Canonica
 
 
 def _readings(schemas: Collection[AppliedSchema], draft: int) -> list[_Reading]:
-    """A reading for each choice of assertions, of texts taken for valid, and of whether longer ones are."""
+    """A reading for each choice of assertions, and of texts taken for valid."""
     below = [each.schema for each in below_negations(schemas)]
     dependent = misleading([each.schema for each in schemas], below, draft)
     of_texts = list(_readings_of_texts(schemas, draft))
-    readings = [
+    return [
         _composed(reading, partial(without_assertions, assertions=not_made, draft=draft))
         for not_made in _choices(dependent)
         for reading in of_texts
     ]
-    if longer := longer_texts(schemas, draft):
-        add_longer = partial(with_longer_texts, patterns=longer)
-        readings += [_composed(reading, add_longer) for reading in readings]
-    return readings
 
 
 def _readings_of_texts(schemas: Collection[AppliedSchema], draft: int) -> Iterator[_Reading]:

@@ -19,36 +19,25 @@ None of the keywords evaluates anything, so `unevaluated*` sees the same.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import jsonschema_rs
 
+from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import transformed, without
 from compiler.frontend.last_steps import KEY_STEP, AppliedSchema, LastStep, below_negations, listed_strings
 from compiler.frontend.literals import listed_keys
 from compiler.regular.formats import FORMATS, is_known
 from compiler.regular.language import is_valid_for_all, may_be_valid
+from toolspecs.json_pointer import child
 from toolspecs.schemas.drafts import draft_named
 
+_LONGEST = {"uuid": 36, "hostname": 253}
+"""The most characters that canonicalization knows texts of a format to have.
 
-class _LongerTexts(NamedTuple):
-    """The texts of a format that some validator takes, and that are too long to canonicalization.
-
-    They have more characters than `longest`, and match `pattern`; a report writes them as `shown`.
-    """
-
-    longest: int
-    pattern: str
-    shown: str
-
-
-_LONGER = {
-    "uuid": _LongerTexts(36, f"^[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:{FORMATS['uuid'].pattern[1:-1]}", "urn:uuid:…"),
-    "hostname": _LongerTexts(253, "[.]$", "a."),
-}
-"""ajv takes `urn:uuid:` before a UUID, and a dot behind a name of a host, as Python's `jsonschema` does."""
+ajv takes `urn:uuid:` before a UUID, and a dot behind a name of a host, as Python's `jsonschema` does.
+"""
 TextsByFormat = Mapping[str, tuple[str, ...]]
-_Value = TypeVar("_Value")
 _LastSteps = Mapping[str, set[LastStep]]
 """By each text or format, the last steps of the paths to the values that it is listed for, or asked about."""
 
@@ -104,8 +93,7 @@ def left_out(schemas: Collection[AppliedSchema], draft: int) -> Mapping[tuple[st
     {('/oneOf/0', 'const'): ["'24:00' (time)"], ('/oneOf/1', 'format'): ["'24:00'"]}
     """
     narrow, wide = not_valid_for_all(schemas, draft), valid_for_some(schemas, draft)
-    longer = longer_texts(schemas, draft)
-    if not narrow and not wide and not longer:
+    if not narrow and not wide:
         return {}
     texts, formats = _texts(schemas), _negative_formats(schemas, draft)
     disputed_by: dict[str, list[str]] = defaultdict(list)
@@ -117,7 +105,6 @@ def left_out(schemas: Collection[AppliedSchema], draft: int) -> Mapping[tuple[st
         name, step = str(each.schema.get("format")), each.last_step
         asked = {*narrow.get(name, ()), *(wide.get(name, ()) if step in formats.get(name, ()) else ())}
         told[each.pointer, "format"] += [repr(t) for t in sorted(asked) if _can_meet(texts[t], {step})]
-        told[each.pointer, "format"] += [repr(_LONGER[name].shown) for _ in longer.keys() & {name}]
         for keyword, text, step in listed_strings(each):
             told[each.pointer, keyword] += [
                 f"{text!r} ({name})" for name in disputed_by.get(text, ()) if _can_meet({step}, formats[name])
@@ -157,52 +144,43 @@ def inner_reading(document: Any, disputed: TextsByFormat) -> Any:
 
 def outer_reading(document: Any, disputed: TextsByFormat) -> Any:
     """The document, in which every schema with a format admits the disputed texts of that format."""
-    return _admitting(document, {name: {"enum": list(texts)} for name, texts in disputed.items()})
-
-
-def longer_texts(schemas: Collection[AppliedSchema], draft: int) -> Mapping[str, str]:
-    """The patterns of texts, by format, that some validator takes and that are too long to canonicalization.
-
-    They are needed only for formats that stand where asserting more may admit more, and only if a `minLength`
-    asks for such a length.
-
-    >>> from compiler.frontend.last_steps import applied_schemas
-    >>> longer_texts(applied_schemas({"not": {"format": "uuid"}, "minLength": 40}, {}), draft=2020)
-    {'uuid': '^[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}'}
-    """
-    least = [number for each in schemas if isinstance(number := each.schema.get("minLength"), int | float)]
-    negative = _negative_formats(schemas, draft)
-    return {
-        name: longer.pattern
-        for name, longer in _LONGER.items()
-        if name in negative and any(number > longer.longest for number in least)
-    }
-
-
-def with_longer_texts(document: Any, patterns: Mapping[str, str]) -> Any:
-    """The document, in which every schema with a format admits the texts of that format's pattern, too."""
-    return _admitting(document, {name: {"pattern": pattern} for name, pattern in patterns.items()})
-
-
-def _admitting(document: Any, more: Mapping[str, Any]) -> Any:
-    """The document, in which every schema with a format admits what one more schema for that format does."""
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
-        if (other := _of_format(schema, more)) is None:
+        if not (texts := _of_format(schema, disputed)):
             return schema
         rest = without(schema, {"format"})
-        either = {"anyOf": [{"format": schema["format"]}, other]}
+        either = {"anyOf": [{"format": schema["format"]}, {"enum": list(texts)}]}
         return {**rest, "allOf": [*schema.get("allOf", []), either]}
 
-    return transformed(document, change) if more else document
+    return transformed(document, change) if disputed else document
 
 
-def _of_format(schema: Mapping[str, Any], by_format: Mapping[str, _Value]) -> _Value | None:
-    """What there is for the format of a schema; None if its `allOf` is no list, so that it is not valid."""
+def check_lengths(schemas: Collection[AppliedSchema], draft: int) -> None:
+    """Refuse a format below a negation if a `minLength` asks for more characters than its texts may have.
+
+    Canonicalization would take the format for one that no text has.
+
+    Raises:
+        UnsupportedSchema: there is one.
+    """
+    lengths = [each.schema.get("minLength") for each in schemas]
+    least = max((length for length in lengths if isinstance(length, int | float)), default=0)
+    for each in below_negations(schemas):
+        name = str(each.schema.get("format"))
+        if is_known(name, draft) and least > _LONGEST.get(name, least):
+            reason = (
+                f"is asked about texts of at least {least} characters, and not all validators agree on these"
+            )
+            suggestion = f"Lower minLength to {_LONGEST[name]}, or use `pattern` instead."
+            raise UnsupportedSchema(child(each.pointer, "format"), "format", reason, suggestion)
+
+
+def _of_format(schema: Mapping[str, Any], disputed: TextsByFormat) -> tuple[str, ...]:
+    """The disputed texts of a schema's format; none if its `allOf` is no list, so that it is not valid."""
     name = schema.get("format")
-    if not isinstance(name, str) or not isinstance(schema.get("allOf", []), list):
-        return None
-    return by_format.get(name)
+    return (
+        disputed.get(name, ()) if isinstance(name, str) and isinstance(schema.get("allOf", []), list) else ()
+    )
 
 
 def _by_format(

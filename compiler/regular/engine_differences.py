@@ -1,6 +1,6 @@
-r"""Where engines of regular expressions read a pattern differently, and what we do about it.
+r"""Where engines of regular expressions read a pattern differently, and what is refused because of it.
 
-Two tables, a row for each construct. A row has an example pattern, an example text, and what five engines
+A table with a row for each construct. A row has an example pattern, an example text, and what five engines
 say of them: `+` the pattern matches somewhere in the text, `-` it does not, `.` the engine rejects the
 pattern. The engines, in this order:
 
@@ -10,40 +10,18 @@ pattern. The engines, in this order:
 4. Rust's `fancy_regex`, as `jsonschema_rs` uses it
 5. Rust's `regex`, as `jsonschema_rs` uses it where it is asked to
 
-A pattern with a construct of `REFUSED` is refused. The constructs of `READ` are read
-(`compiler.regular.ecma`), in the inner or the outer reading: a text on which engines disagree is never
-written. An engine that rejects a pattern says nothing about texts, so it disagrees with none.
+All other constructs are read (`compiler.regular.ecma`), in the inner or the outer reading: a text on which
+engines disagree is never written. `tests/compiler/read_constructs.py` has a table of these. An engine that
+rejects a pattern says nothing about texts, so it disagrees with none.
 
 JSON Schema asks for `u`. Where ECMA-262 reads a pattern in both modes and they disagree, `u` decides: `\p{L}`
-is a letter, and a character beyond U+FFFF is one character. Those rows have `is_decided_by_u`.
+is a letter, and a character beyond U+FFFF is one character.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
-
-
-@dataclass(frozen=True, slots=True)
-class Construct:
-    """A row: what is written, an example, and what the engines say of it."""
-
-    name: str
-    pattern: str
-    text: str
-    answers: str
-    is_decided_by_u: bool = False
-
-    @property
-    def agreed(self) -> frozenset[str]:
-        """What the engines that read the pattern say: `+`, `-`, or both where they disagree."""
-        answers = self.answers[0] + self.answers[2:] if self.is_decided_by_u else self.answers
-        return frozenset(answers) - {"."}
-
-    @property
-    def is_disputed(self) -> bool:
-        """Whether engines disagree on the example."""
-        return len(self.agreed) > 1
 
 
 class Place(Enum):
@@ -56,12 +34,21 @@ class Place(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedConstruct(Construct):
-    """A row whose construct is refused where `opening` (a pattern for Python's `re`) matches."""
+class RefusedConstruct:
+    """A row. The construct is refused where `opening` (a pattern for Python's `re`) matches."""
 
-    opening: str = ""
-    instead: str = ""
-    places: tuple[Place, ...] = (Place.ATOM,)
+    name: str
+    pattern: str
+    text: str
+    answers: str
+    opening: str
+    instead: str
+    places: tuple[Place, ...]
+
+    @property
+    def is_disputed(self) -> bool:
+        """Whether the engines that read the example disagree on it."""
+        return {"+", "-"} <= set(self.answers)
 
     def reason(self, written: str, position: int) -> str:
         """What is wrong with a pattern in which the construct is written like this at a position."""
@@ -72,8 +59,7 @@ class RefusedConstruct(Construct):
 def _refused(  # noqa: PLR0917 - the columns of a table
     name: str, pattern: str, text: str, answers: str, opening: str, instead: str, *places: Place
 ) -> RefusedConstruct:
-    row = RefusedConstruct(name, pattern, text, answers)
-    return replace(row, opening=opening, instead=instead, places=places or (Place.ATOM,))
+    return RefusedConstruct(name, pattern, text, answers, opening, instead, places or (Place.ATOM,))
 
 
 _CLASS = Place.CLASS_MEMBER
@@ -133,56 +119,6 @@ REFUSED = (
     _refused("an empty class", "^[]a]$", "a", ".-+++", r"\[\]", r"Write \] for the bracket."),
     _refused("an empty class", "^[^]$", "a", "++...", r"\[\^\]", r"Write [\s\S] for any character."),
 )
-READ = (
-    Construct("$ before a last line break", "^a$", "a\n", "--+--"),
-    Construct("$ before a last line break that is matched, too", "^a$\n", "a\n", "--+--"),
-    Construct("$ inside a lookahead", "^(?!a$)", "a\n", "++-+."),
-    Construct("$ before a last but one line break", "^a$", "a\n\n", "-----"),
-    Construct(". and line ends", "^.$", "\r", "--+++"),
-    Construct(". and line ends", "^.$", "\u2028", "--+++"),
-    Construct(". and a line feed", "^.$", "\n", "-----"),
-    Construct(r"\d", r"^\d$", "\u0661", "--+--"),
-    Construct(r"\D", r"^[\D]$", "\u0661", "++-++"),
-    Construct(r"\w", r"^\w$", "é", "--+--"),
-    Construct(r"\W", r"^[^\w]$", "é", "++-++"),
-    Construct(r"\w beside a lookahead", r"^(?!x)\w$", "\u0301", "---+."),
-    Construct(r"\w beside a lookahead", r"^(?!x)[\w]$", "\u200d", "---+."),
-    Construct(r"\W beside a lookahead", r"^(?!x)\W$", "\u24b6", "+++-."),
-    Construct(r"\s", r"^\s$", "\ufeff", "++-++"),
-    Construct(r"\s", r"^[\s]$", "\x1c", "--+--"),
-    Construct(r"\S", r"^\S$", "\x85", "++-++"),
-    Construct(r"\b beyond ASCII", r"\b", "é", "--+++"),
-    Construct(r"\B beyond ASCII", r"^\B.", "é", "++---"),
-    Construct(r"\B in the empty text", r"^\B", "", "++-++"),
-    Construct(r"\b in the empty text", r"\b", "", "-----"),
-    Construct(r"\b in a class", r"^[\b]$", "\b", "+++.."),
-    Construct("a category", r"^\p{L}$", "é", "+-.++", is_decided_by_u=True),
-    Construct("a code point in braces", r"^\u{41}$", "A", "+-.++", is_decided_by_u=True),
-    Construct("a character beyond U+FFFF", "^.$", "\U0001f600", "+-+++", is_decided_by_u=True),
-    Construct("a character beyond U+FFFF", "^\U0001f600?$", "", "+-+++", is_decided_by_u=True),
-    Construct("a number of two or four digits", r"^\x41\u0041$", "AA", "+++++"),
-    Construct("a zero", r"^\0$", "\0", "+++.."),
-    Construct("a control character", r"^\cA$", "\x01", "++.++"),
-    Construct("an escaped mark", r"^\/\.\{$", "/.{", "+++++"),
-    Construct("an escaped mark that means nothing", r"^\-\_\ \#\"$", '-_ #"', ".++++"),
-    Construct("a brace that opens no count", "^x{a}{$", "x{a}{", ".++.."),
-    Construct("a bracket that closes nothing", "^]}$", "]}", ".++++"),
-    Construct("a bracket in a class", "^[[]$", "[", "+++++"),
-    Construct("a class in a class", "^[[:alpha:]]$", ":]", ".++++"),
-    Construct("an operator in a class", "^[a&&b]$", "&", "+++++"),
-    Construct("an operator in a class", "^[a~~b]$", "b", "+++++"),
-    Construct("a range that ends in a hyphen", "^[!--]$", "-", "+++++"),
-    Construct("a hyphen after a shorthand", r"^[\w-]$", "-", "+++++"),
-    Construct("a lazy quantifier", "^a+?b??$", "aab", "+++++"),
-    Construct("a count", "^a{0,2}b{02}$", "aabb", "+++++"),
-    Construct("a named group", "^(?<x>a)$", "a", "++.++"),
-    Construct("a named group", "^(?P<x>a)$", "a", "..+++"),
-    Construct("an empty group", "^()(|a)$", "a", "+++++"),
-    Construct("a lookahead", "^(?=a)(?!b)a$", "a", "++++."),
-    Construct("a lookbehind", "^a(?<!b)$", "a", "++++."),
-    Construct("the case of a letter", "^k$", "K", "-----"),
-    Construct("a letter that folds to another", "^\u212a$", "k", "-----"),
-)  # fmt: skip
 
 
 def refused_at(pattern: str, position: int, place: Place) -> tuple[RefusedConstruct, str] | None:

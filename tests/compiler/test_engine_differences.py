@@ -10,9 +10,10 @@ import warnings
 
 import jsonschema_rs
 import pytest
+from read_constructs import READ
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.regular.engine_differences import READ, REFUSED, RefusedConstruct
+from compiler.regular.engine_differences import REFUSED, RefusedConstruct
 from compiler.regular.language import PatternCondition, language
 from compiler.regular.nfa import MISPLACED_LOOKBEHIND
 from compiler.regular.pattern_tree import PatternError

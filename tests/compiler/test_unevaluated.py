@@ -1,4 +1,4 @@
-"""`unevaluatedProperties` of draft 2019-09 is refused where validators disagree on which keys are evaluated."""
+"""`unevaluated*` is refused where validators disagree on what is evaluated, or canonicalization mistakes it."""
 
 import json
 
@@ -67,3 +67,48 @@ def test_keys_are_followed_into_other_documents():
     with pytest.raises(UnsupportedSchema, match="disagree on whether the keys") as refused:
         compile_schema(schema, documents={"urn:other": {"additionalProperties": STRING}})
     assert refused.value.pointer == "urn:other#/additionalProperties"
+
+
+A, B = ({"properties": {key: True}} for key in "ab")
+MISTAKEN = [
+    ({"anyOf": [A, True]}, {"a": 1}),
+    ({"oneOf": [A, {"required": ["c"]}]}, {"a": 1}),
+    ({"if": False, "else": A}, {"a": 1}),
+    ({"allOf": [{"if": {"additionalProperties": True}}]}, {"c": 1}),
+    ({"dependentSchemas": {"a": A}}, {"a": 1}),
+    ({"$ref": "#/$defs/a"}, {"a": 1}),
+    ({"anyOf": [True, {"prefixItems": [True]}]}, [1]),
+    ({"uniqueItems": True, "oneOf": [{"contains": True, "minContains": 0}]}, [1, 2]),
+]
+"""Schemas under `if`, and a value of which they evaluate everything by an alternative."""
+
+
+def not_closed(schema, value):
+    """A schema that demands what another one does not evaluate."""
+    keyword = "unevaluatedProperties" if isinstance(value, dict) else "unevaluatedItems"
+    return {"not": {**schema, keyword: False}, "$defs": {"a": {"anyOf": [A, True]}}}
+
+
+@pytest.mark.parametrize(("condition", "value"), MISTAKEN)
+@pytest.mark.parametrize("others", [{}, {"then": {"minProperties": 0}}, {"else": True}], ids=str)
+def test_a_condition_with_alternatives_is_refused(condition, value, others):
+    """Canonicalization takes the value for one that is not evaluated; `anyOf` says the same and is read well."""
+    schema = not_closed({"if": condition, **others}, value)
+    assert Judges(schema).faults(json.dumps(value).encode())
+    with pytest.raises(UnsupportedSchema, match="has alternatives inside") as refused:
+        compile_schema(schema)
+    assert refused.value.pointer == "/not/if"
+
+
+@pytest.mark.parametrize("condition", [A, {"required": ["b"], **A}], ids=str)
+def test_other_conditions_are_read(condition):
+    schema = not_closed({"if": condition, "then": B}, {})
+    judges, compiled = Judges(schema), compile_schema(schema)
+    for value in ({}, {"a": 1}, {"b": 1}, {"a": 1, "b": 1}, {"c": 1}):
+        text = json.dumps(value)
+        assert compiled.accepts(text) == (judges.faults(text.encode()) == [])
+
+
+def test_a_condition_with_alternatives_is_read_where_nothing_looks_at_the_rest():
+    schema = {"if": {"anyOf": [A, B]}, "properties": {"d": {"unevaluatedProperties": False}}}
+    assert compile_schema(schema).accepts('{"d": {}}')
