@@ -45,18 +45,17 @@ def enforces_pattern(compiled):
     return any(bound.enforces_pattern for bound in bounds_of(compiled))
 
 
-def admits_any_text(bound):
-    """Whether it admits all texts, or all that are long enough, lone surrogates aside."""
-    automaton, state = bound.automaton, 0
-    while True:
-        following = {
-            automaton.transitions[state][kind]
-            for start, kind in zip(automaton.starts, automaton.classes, strict=True)
-            if not 0xD800 <= start < 0xE000 and start <= 0x10FFFF
-        }
-        if len(following) != 1 or following == {state}:
-            return following == {state} and state in automaton.accepting
-        (state,) = following
+def admits_any_rest(bound):
+    """Whether some of its texts may go on in any way, lone surrogates aside."""
+    automaton = bound.automaton
+    classes = {
+        kind
+        for start, kind in zip(automaton.starts, automaton.classes, strict=True)
+        if not 0xD800 <= start < 0xE000 and start <= 0x10FFFF
+    }
+    return any(
+        {automaton.transitions[state][kind] for kind in classes} == {state} for state in automaton.accepting
+    )
 
 
 @pytest.mark.parametrize("pattern", PASSWORDS)
@@ -66,7 +65,7 @@ def test_passwords_are_what_validators_take_for_them(pattern):
     assert enforces_pattern(compiled)
     assert [entry.verdict for entry in compiled.report if entry.keyword == "pattern"] == [Verdict.GUARDED]
     num_valid = 0
-    for _ in range(2000):
+    for _ in range(1200):
         text = "".join(rng.choices(rng.choice([CHARACTERS, 'abXY01@$!"\\']), k=rng.randrange(5, 15)))
         verdicts = {jsonschema_rs.is_valid(schema, text), re.search(pattern, text) is not None}
         written = json.dumps(text, ensure_ascii=False)
@@ -92,7 +91,7 @@ def test_masks_of_passwords_are_those_of_rules(pattern, wrap):
         close(guarded, schema, rng, slack)
 
 
-@pytest.mark.parametrize("pattern", PASSWORDS[:2])
+@pytest.mark.parametrize("pattern", [r"^(?=.*[A-Z])(?=.*\d).{3,5}$", PASSWORDS[1]])
 def test_masks_of_passwords_in_a_real_vocabulary_are_those_of_rules(pattern):
     schema = in_object({**STRING, "pattern": pattern})
     vocabulary, rng = named_vocabulary("qwen3"), random.Random(pattern)
@@ -138,7 +137,7 @@ def test_masks_of_any_pattern_are_those_of_rules(looks, body, least, longest, se
     except UnsupportedSchema:
         reject()
     assume(enforces_pattern(guarded))
-    assume(not any(map(admits_any_text, bounds_of(guarded))))  # rules let such a text have more spellings
+    assume(not any(map(admits_any_rest, bounds_of(guarded))))  # rules let such a rest have more spellings
     assume(not any(entry.verdict == Verdict.NARROWED and entry.note for entry in counting.report))
     for _ in range(3):
         compare(guarded, counting, schema, rng)

@@ -1,7 +1,7 @@
 """The frame of the console's pages, in a browser: navigation, the key, and errors."""
 
 import pytest
-from browser import PHONE, opened_page
+from browser import opened_page
 from sample_tools import TIME, WEATHER
 from serving import served
 
@@ -83,13 +83,6 @@ def test_a_gateway_that_is_gone_is_said(page):
     page.unroute_all()
     page.get_by_role("button", name="Try again").click()
     expect_text(page, "No toolset yet")
-
-
-def test_nothing_is_wider_than_a_phone(browser, gateway):
-    gateway.put("/v1/toolsets/weather", json={"tools": [WEATHER, TIME]}).raise_for_status()
-    with opened_page(browser, str(gateway.base_url).rstrip("/"), viewport=PHONE) as page:
-        expect_text(page, "weather")
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 def test_how_long_ago_something_was_is_told_as_time_passes(gateway, page):

@@ -1,6 +1,6 @@
 """Text comes in whole characters, and stop strings cut it, wherever tokens begin and end."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -79,29 +79,21 @@ def test_text_is_cut_before_a_stop_string(text, stop, cuts):
         assert given_out == text
 
 
-def test_only_what_may_become_a_stop_string_is_held_back():
-    scanner = StopScanner(["END"])
-    assert [scanner.feed(piece) for piece in ("abE", "N", "x", "EE", "ND!", "more")] == [
-        "ab",
-        "",
-        "ENx",
-        "E",
-        "",
-        "",
-    ]
-
-
 @pytest.mark.parametrize(
-    ("text", "pattern", "num_common"),
+    ("stops", "pieces", "settled"),
     [
-        ("ab", "bc", 1),
-        ("ab", "ab", 0),
-        ("aab", "abx", 2),
-        ("x", "abc", 0),
-        ("", "a", 0),
-        ("abab", "ababc", 4),
-        ("a", "", 0),
+        (["END"], ["abE", "N", "x", "EE", "ND!", "more"], ["ab", "", "ENx", "E", "", ""]),
+        (["aab", "abc"], ["xa", "a", "a", "bd"], ["x", "", "a", ""]),
     ],
 )
-def test_an_overlap_is_the_longest_beginning_that_a_text_ends_with(text, pattern, num_common):
-    assert overlap(text, pattern) == num_common
+def test_only_what_may_become_a_stop_string_is_held_back(stops, pieces, settled):
+    scanner = StopScanner(stops)
+    assert [scanner.feed(piece) for piece in pieces] == settled
+    assert scanner.stop_string == stops[0]
+
+
+def test_an_overlap_is_the_longest_beginning_that_a_text_ends_with():
+    texts = ["".join(letters) for length in range(6) for letters in product("ab", repeat=length)]
+    for text, pattern in product(texts, texts):
+        expected = max((n for n in range(len(pattern)) if text.endswith(pattern[:n])), default=0)
+        assert overlap(text, pattern) == expected

@@ -67,7 +67,7 @@ def test_no_more_is_tokenized_than_is_written(spelled, monkeypatch):
 @pytest.mark.parametrize("is_jumping", [True, False])
 def test_a_long_forced_text_is_written_as_its_tokenizer_spells_it(spelled, is_jumping):
     vocabulary, jump_forward = spelled
-    text = text_of(1_000, seed=3, words=["tariff", "rate", "a", "----"])
+    text = text_of(1_000 if is_jumping else 150, seed=3, words=["tariff", "rate", "a", "----"])
     grammar = compile_schema({"const": text}, tokenizer=vocabulary)
     ids = ids_of(json.dumps(text, ensure_ascii=False), vocabulary, jump_forward)
     sequence = dictate(grammar, ids, jump_forward if is_jumping else None)

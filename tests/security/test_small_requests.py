@@ -31,7 +31,6 @@ from gateway.wire.openai import read_request
 from gateway.wire.turn_fields import MAX_STOP_LENGTH
 from runtime.errors import PromptTooLong
 from runtime.request import Message
-from runtime.text.detokenizer import StopScanner, overlap
 from toolspecs.errors import InvalidTools, UnknownTool
 from toolspecs.json_scan import ContentLimits
 from toolspecs.json_value import Limits
@@ -142,19 +141,6 @@ def test_stop_sequences_are_bounded_together():
     read_request(body | {"stop": ["a" * (MAX_STOP_LENGTH // 2)] * 2})
     with pytest.raises(InvalidField, match="characters"):
         read_request(body | {"stop": ["a" * (MAX_STOP_LENGTH // 2)] * 3})
-
-
-def test_text_that_may_be_the_beginning_of_a_stop_is_held_back():
-    scanner = StopScanner(["aab", "abc"])
-    assert [scanner.feed(text) for text in ("xa", "a", "a", "bd")] == ["x", "", "a", ""]
-    assert scanner.stop_string == "aab"
-
-
-def test_the_overlap_is_the_longest():
-    texts = ["".join(letters) for length in range(1, 6) for letters in product("ab", repeat=length)]
-    for text, pattern in product(texts, texts):
-        expected = max(n for n in range(len(pattern)) if text.endswith(pattern[:n]))
-        assert overlap(text, pattern) == expected
 
 
 def test_long_names_are_compared_with_few():
