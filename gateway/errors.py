@@ -92,7 +92,10 @@ class TooManyBodies(GatewayError):
     """Large bodies came faster than they could be read, from this client or from all."""
 
     def __init__(self) -> None:
-        super().__init__("too many large requests are being read; send this one again later")
+        super().__init__(
+            "as many large requests are being read as the setting max_large_bodies allows;"
+            " send this one again later"
+        )
 
 
 class TooMuchHeld(GatewayError):

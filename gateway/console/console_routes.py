@@ -1,6 +1,7 @@
 """The routes of the console. They need no key: what they send is the same in every gateway of a version."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
@@ -24,16 +25,16 @@ _FOR_GOOD = "public, max-age=31536000, immutable"
 
 
 @get("/")
-async def root_page() -> Response[None]:
+async def root_page() -> Response[bytes]:
     """Leads a browser to the console; by a relative place, since a proxy may have added a prefix."""
-    return Response(None, status_code=307, headers={"Location": CONSOLE_PATH.removeprefix("/")})
+    return _redirect(307, CONSOLE_PATH.removeprefix("/"))
 
 
 @get(CONSOLE_PATH, sync_to_thread=True)
 def console_page(request: HttpRequest) -> Response[bytes | None]:
     """The console's one HTML page; 304 if the browser has it."""
     if request.scope.get("raw_path", b"").endswith(b"/"):  # the page's links begin at the folder above
-        return Response(None, status_code=308, headers={"Location": f"..{CONSOLE_PATH}"})
+        return _redirect(308, f"..{CONSOLE_PATH}")
     assets = read_assets()
     etag = f'"{assets.digest}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
@@ -50,6 +51,11 @@ def console_file(digest: FromPath[str], path: FromPath[str]) -> Response[bytes |
     if asset is None or digest != assets.digest:
         raise NotFoundException
     return _asset_response(asset, {"Cache-Control": _FOR_GOOD})
+
+
+def _redirect(status: int, place: str) -> Response[Any]:
+    """An answer without a body; of None, Litestar would make the JSON `null`."""
+    return Response(b"", status_code=status, media_type="text/plain", headers={"Location": place})
 
 
 def _asset_response(asset: Asset, headers: Mapping[str, str]) -> Response[bytes | None]:

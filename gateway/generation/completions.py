@@ -88,10 +88,8 @@ class Completions:
         """
         deadline = Deadline(turn.timeout_s, self._request_seconds, since=arrived)
         if turn.num_choices > self._max_choices:
-            raise InvalidField(
-                "n",
-                f"at most {self._max_choices} choices are allowed; the request asks for {turn.num_choices}",
-            )
+            reason = f"the request asks for {turn.num_choices}"
+            raise InvalidField("n", f"the setting max_choices allows {self._max_choices}; {reason}")
         model, suffix = await self._model(turn)
         recorder = self._telemetry.record_turn(model.model_id, turn.operation)
         with recorder.beginning():

@@ -3,8 +3,8 @@
 `gateway.http.error_details` has what an error says besides its message, and `gateway.http.error_shapes` how
 each API writes it.
 
->>> problem_of(gateway.InvalidField("n", "at most 16 choices are allowed; the request asks for 20"))
-Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are allowed; ...', param='n', ...)
+>>> problem_of(gateway.InvalidField("n", "the setting max_choices allows 16; the request asks for 20"))
+Problem(status=400, kind='invalid_field', detail='n: the setting max_choices allows 16; ...', param='n', ...)
 """
 
 import json

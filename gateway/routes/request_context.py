@@ -1,7 +1,7 @@
 """The request context, with which a route reads its request and answers it, in turns of the client."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -102,14 +102,12 @@ class RequestContext:
 
         return await unless_gone(self.request, taking_turn())
 
-    @asynccontextmanager
-    async def registry_turn(self) -> AsyncIterator[None]:
+    def registry_turn(self) -> AbstractAsyncContextManager[None]:
         """A turn of the client to change toolsets or to compare them; it is given back while tools compile.
 
         Raises ClientGone.
         """
-        async with self.services.bodies.registry_turn(self.request, self.principal.client_id):
-            yield
+        return self.services.bodies.registry_turn(self.request, self.principal.client_id)
 
     async def json_answer(
         self, make: Callable[[], JSON], *, num_bytes: int, etag: str | None = None, status: int = 200

@@ -144,11 +144,11 @@ class ToolImports:
                 toolset = await in_thread(recorded, current.toolset if current else Toolset(name))
             else:
                 revision = (
-                    await self._catalog.change(name, _of_toolset(recorded), precondition, owner=owner)
+                    await self._record(name, recorded, precondition, owner)
                     if current
                     else await self._create(offered.toolset, offer, owner)
                 )
-                if revision is None:  # somebody else has created the toolset meanwhile
+                if revision is None:  # somebody else has created or deleted the toolset meanwhile
                     continue
                 toolset = revision.toolset
             source_id = offer.source.source_id
@@ -270,6 +270,17 @@ class ToolImports:
                 return _EnforceableOffer(toolset, (*offer.faults, *refused), tuple(reports))
         raise AssertionError("the last reading raises or returns")
 
+    async def _record(
+        self, name: str, recorded: Callable[[Toolset], Toolset], precondition: Precondition, owner: str
+    ) -> Revision | None:
+        """Record what the source offers; None if somebody else has deleted the toolset meanwhile."""
+        try:
+            return await self._catalog.change(
+                name, lambda revision: recorded(revision.toolset), precondition, owner=owner
+            )
+        except UnknownToolset:
+            return None
+
     async def _create(self, offered: Toolset, offer: Offer, owner: str) -> Revision | None:
         """Create the toolset with all its tools accepted; None if somebody else has created it meanwhile."""
 
@@ -338,10 +349,6 @@ def _accepting_only(
         return toolset
 
     return accepted
-
-
-def _of_toolset(change: Callable[[Toolset], Toolset]) -> Callable[[Revision], Toolset]:
-    return lambda revision: change(revision.toolset)
 
 
 def _recording(offer: Offer, offered: _EnforceableOffer) -> Callable[[Toolset], Toolset]:

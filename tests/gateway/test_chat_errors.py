@@ -137,7 +137,7 @@ async def test_what_the_runtime_refuses_has_a_status(
             "response_format",
             "cannot be told from a call",
         ),
-        ({"n": 100}, 400, "n", "16"),
+        ({"n": 100}, 400, "n", "max_choices allows 16"),
         (
             {"tools": [TIME, chat_tool(properties={"x": {"type": "string", "pattern": "(?<=a)b"}})]},
             400,

@@ -61,12 +61,12 @@ async def test_there_are_no_other_files(client, path):
 
 async def test_the_page_is_found_with_a_last_slash(client):
     answer = await client.get("/console/", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (308, "../console")
+    assert (answer.status_code, answer.headers["location"], answer.content) == (308, "../console", b"")
 
 
 async def test_the_address_of_the_gateway_leads_to_the_console(client):
     answer = await client.get("/", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (307, "console")
+    assert (answer.status_code, answer.headers["location"], answer.content) == (307, "console", b"")
 
 
 async def test_without_the_setting_there_is_no_console(client_with):

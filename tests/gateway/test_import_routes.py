@@ -79,6 +79,20 @@ async def test_what_is_accepted_is_served_and_the_history_has_when(client):
     assert len((await client.get(f"{PATH}/differences")).json()["differences"]) == 3
 
 
+async def test_an_import_creates_a_toolset_that_is_deleted_meanwhile(client, monkeypatch):
+    await taken(client, tool("pay"), status=201)
+    enforceable = ToolImports._enforceable
+
+    async def deleting_first(imports, name, *arguments, **options):
+        monkeypatch.undo()
+        await imports._catalog.delete(name)
+        return await enforceable(imports, name, *arguments, **options)
+
+    monkeypatch.setattr(ToolImports, "_enforceable", deleting_first)
+    made = await taken(client, tool("pay"), tool("tell"), status=201)
+    assert (made["created"], made["toolset"]["num_tools"]) == (True, 2)
+
+
 async def test_what_is_declined_is_not_reported_until_its_source_changes_it_again(client):
     await taken(client, tool("pay"), tool("tell"), status=201)
     poisoned = tool("pay", description="Poisoned."), tool("new")

@@ -68,7 +68,7 @@ async def test_a_large_body_without_room_waits_a_while_and_a_small_one_does_not(
     held = [start(bodies, client_id) for client_id in "aabb"]
     await asyncio.sleep(0.01)
     _, refused = start(bodies, "c")
-    with pytest.raises(TooManyBodies):
+    with pytest.raises(TooManyBodies, match="max_large_bodies"):
         await refused
     small, read = start(bodies, "c", size=LARGE)
     small.send(0, more_body=False)
