@@ -57,8 +57,8 @@ def adjust(logits: Tensor, sequences: list[Sequence], lengths: list[int] | None 
 def sample(masked: MaskedDistribution, sequences: list[Sequence]) -> list[SampledToken | None]:
     """One token per row of the distributions, which are overwritten; None for a row of NaN.
 
-    This waits for the device once, after all work for it has been queued. Then it copies the token ids, and
-    what the steps are told of.
+    This waits for the device once, after all work for it has been queued. Then it copies the token ids, what
+    their steps are about, and the log probabilities if any sequence wants them.
     """
     if not sequences:
         return []
@@ -73,14 +73,13 @@ def sample(masked: MaskedDistribution, sequences: list[Sequence]) -> list[Sample
     own_ids = chosen[: len(sequences)]
     logprobs = _logprobs(probabilities, own_ids, sequences)
     runners_up = _runners_up(probabilities, own_ids, sequences)
-    masses = torch.stack(
-        [masked.allowed_mass, masked.is_rescued.float(), probabilities.gather(1, own_ids[:, None])[:, 0]]
-    )
+    own_probability = probabilities.gather(1, own_ids[:, None])[:, 0]
+    of_steps = torch.stack([masked.allowed_mass, masked.is_rescued.float(), own_probability])
     token_ids = torch.where(is_valid[rows], chosen, -1).tolist()
     values = _download(logprobs, sequences)
     parting = _parting_seeds(draws[len(sequences) :], token_ids)
     tokens: list[SampledToken | None] = []
-    for row, (mass, is_rescued, probability) in enumerate(zip(*masses.tolist(), strict=True)):
+    for row, (mass, is_rescued, probability) in enumerate(zip(*of_steps.tolist(), strict=True)):
         logprob, top = values.get(row, (None, ()))
         step = SampledStep(mass, bool(is_rescued), probability, runners_up.get(row, ()), parting.get(row, ()))
         is_sampled = token_ids[row] >= 0

@@ -43,6 +43,8 @@ class Ledger(ToyModel):
     def __init__(self, seed):
         self.seed = seed
         self.fault = None
+        self.misread = []
+        """Pages with another content than a sequence has tokens; the engine would take an error as the batch's."""
 
     def run(self, batch):
         for chunk in batch.chunks:
@@ -63,8 +65,9 @@ class Ledger(ToyModel):
     def _read(self, row):
         positions = range(row.position + 1)
         read = [self._page(row.sequence, at)[at % self.page_size] for at in positions]
-        assert read == list(zip(positions, row.sequence.token_ids, strict=False))
-        return [token_id for _, token_id in read]
+        if read != list(zip(positions, row.sequence.token_ids, strict=False)):
+            self.misread.append((row, read))
+        return row.sequence.token_ids[: row.position + 1]
 
 
 @dataclass
@@ -156,6 +159,7 @@ def drive(engine, sequences, rng, *, disturb=lambda live: None):
             assert not (told and told[-1].is_last)
             told.append(output)
         engine.check_integrity()
+        assert not engine.runner.misread
     assert engine.pool.num_free == engine.pool.num_usable
     return outputs
 
