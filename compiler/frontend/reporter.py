@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.final_report import final_report
-from compiler.frontend.keywords import NUMBERS
+from compiler.frontend.keywords import NUMBERS, ignored_by_draft
 from compiler.frontend.report_parts import PlacedNote, ReportPart
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.report import EnforcementReport, Note, Verdict
@@ -151,11 +151,15 @@ class Reporter:
         concerned = self._source_map.concerned(location, types)
         for schemas in (concerned, self._source_map.schemas(location)):
             for name in (keyword, *_INSTEAD.get(keyword, ())):
-                having = [(pointer, schema) for pointer, schema in schemas if name in schema]
+                having = [(pointer, schema) for pointer, schema in schemas if self._has(schema, name)]
                 exactly = [(pointer, schema) for pointer, schema in having if schema[name] in values]
                 if having:
                     return [(pointer, name) for pointer, _ in exactly or having]
         return [(pointer, "") for pointer, _ in concerned[:1]] or [(location.pointer, "")]
+
+    def _has(self, schema: Mapping[str, Any], keyword: str) -> bool:
+        """Whether a schema has a keyword, and its draft does not ignore it there."""
+        return keyword in schema and keyword not in ignored_by_draft(schema, self._draft)
 
     def note_narrowed(
         self, location: SchemaLocation, keyword: str, note: str, *, types: Collection[str] = ()
@@ -165,8 +169,8 @@ class Reporter:
 
     def note_first_narrowed(self, location: SchemaLocation, keywords: Iterable[str], note: str) -> None:
         """The same of the first of some keywords of objects that a schema of the location has."""
-        used = {k for _, schema in self._source_map.concerned(location, ("object",)) for k in schema}
-        first = next((keyword for keyword in keywords if keyword in used), "")
+        schemas = [schema for _, schema in self._source_map.concerned(location, ("object",))]
+        first = next((name for name in keywords if any(self._has(schema, name) for schema in schemas)), "")
         self.note_narrowed(location, first, note, types=("object",))
 
     def note_all(

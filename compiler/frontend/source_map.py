@@ -18,6 +18,7 @@ from compiler.frontend.keywords import (
     IN_PLACE,
     TYPES,
     have_references,
+    listed_values,
     may_have_type,
 )
 from compiler.frontend.references import References
@@ -99,6 +100,8 @@ class SourceMap:
         self._branches: dict[SchemaLocation, Mapping[str, tuple[Branches, ...]]] = {}
         self._demanding: dict[str, set[str]] = {}
         """By the pointer of a schema, those whose `allOf` it is in or that refer to it."""
+        self._listed: dict[str, list[Any] | None] = {}
+        self._listed_by_key: dict[str, Mapping[str, list[Any]]] = {}
         self._patterns: dict[str, jsonschema_rs.Validator] = {}
 
     @property
@@ -139,6 +142,36 @@ class SourceMap:
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""
         return self.references.at(pointer)
+
+    def listed(self, pointer: str) -> list[Any] | None:
+        """The values that a schema lists itself or by what it demands; None if it lists none."""
+        if pointer not in self._listed:
+            self._listed[pointer] = None  # for what demands itself
+            self._listed[pointer] = self._find_listed(pointer)
+        return self._listed[pointer]
+
+    def _find_listed(self, pointer: str) -> list[Any] | None:
+        schema = self.at(pointer)
+        if not isinstance(schema, dict):
+            return None
+        if values := [value for _, value in listed_values(schema)]:
+            return values
+        demanded = (
+            self.listed(inner)
+            for keyword in _DEMANDING
+            for inner in self.references.in_place(pointer, keyword, schema.get(keyword))
+        )
+        return next((values for values in demanded if values is not None), None)
+
+    def listed_by_key(self, pointer: str) -> Mapping[str, list[Any]]:
+        """The values that an object schema lists for each key for which it does."""
+        if pointer not in self._listed_by_key:
+            schema = self.at(pointer)
+            properties = schema.get("properties") if isinstance(schema, dict) else None
+            keys = properties if isinstance(properties, dict) else ()
+            listed = ((key, self.listed(child(pointer, "properties", key))) for key in keys)
+            self._listed_by_key[pointer] = {key: values for key, values in listed if values is not None}
+        return self._listed_by_key[pointer]
 
     def location_at(self, pointer: str) -> SchemaLocation:
         """The location at which the schema at a pointer applies, and nothing else."""
@@ -328,20 +361,18 @@ class SourceMap:
                     self._collect(inner, within, paths_of, visits)
         paths_of.setdefault(pointer, {})[branches] = None
 
-    def reordered(
-        self, location: SchemaLocation, fits: Callable[[Mapping[str, Any]], bool]
-    ) -> SchemaLocation:
-        """The location, with the schemas last that apply only through alternatives that do not fit."""
+    def reordered(self, location: SchemaLocation, fits: Callable[[str], bool]) -> SchemaLocation:
+        """The location, with the schemas last that apply only through alternatives that do not fit.
+
+        `fits` is asked with pointers.
+        """
         paths_of = self._branches.get(location)
         if paths_of is None:
             return location
         unfit = {
             paths[0][-1]
             for pointer, paths in paths_of.items()
-            if len(paths) == 1
-            and paths[0]
-            and isinstance(schema := self.at(pointer), dict)
-            and not fits(schema)
+            if len(paths) == 1 and paths[0] and isinstance(self.at(pointer), dict) and not fits(pointer)
         }
         merged = {siblings for siblings in {*map(_around, unfit)} if self._are_all_unfit(siblings, unfit)}
         unfit = {pointer for pointer in unfit if _around(pointer) not in merged}
@@ -357,16 +388,15 @@ class SourceMap:
         self._branches[ordered] = paths_of
         return ordered
 
-    def without_excluded(
-        self, location: SchemaLocation, excludes: Callable[[Mapping[str, Any]], bool]
-    ) -> SchemaLocation:
+    def without_excluded(self, location: SchemaLocation, excludes: Callable[[str], bool]) -> SchemaLocation:
         """The location without what applies only through alternatives that an object cannot satisfy.
 
-        So keys that another alternative declares are undeclared in this object.
+        So keys that another alternative declares are undeclared in this object. `excludes` tells by a pointer
+        whether that is so.
         """
         paths_of = self.branches(location)
         alternatives = {branch for paths in paths_of.values() for branches in paths for branch in branches}
-        excluded = alternatives & self._excluded(location, excludes)
+        excluded = alternatives & self._excluded(location, excludes) if alternatives else alternatives
         if not excluded:
             return location
         remaining = {p: tuple(filter(excluded.isdisjoint, paths_of[p])) for p in location.pointers}
@@ -375,9 +405,9 @@ class SourceMap:
         self._branches[kept] = {pointer: remaining[pointer] for pointer in pointers}
         return kept
 
-    def _excluded(self, location: SchemaLocation, excludes: Callable[[Mapping[str, Any]], bool]) -> set[str]:
+    def _excluded(self, location: SchemaLocation, excludes: Callable[[str], bool]) -> set[str]:
         """The schemas of a location that an object cannot satisfy, and those that demand one of them."""
-        found = [pointer for pointer, schema in self.schemas(location) if excludes(schema)]
+        found = [pointer for pointer, _ in self.schemas(location) if excludes(pointer)]
         excluded: set[str] = set()
         while found:
             pointer = found.pop()

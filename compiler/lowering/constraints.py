@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.doubles import FIRST_ROUNDED
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
-from compiler.frontend.source_map import SchemaLocation
+from compiler.frontend.source_map import SchemaLocation, SourceMap
+from compiler.frontend.symbolic_forms import DocumentForms
 from compiler.guard.path_state_builder import KeyStep, PathStep
 from compiler.regular.formats import FORMATS
 from compiler.regular.language import is_valid_for_all
@@ -244,45 +246,43 @@ def object_constraint(view: canonical.ObjectView) -> ObjectConstraint:
     )
 
 
-def may_stem_from(constraint: ObjectConstraint) -> Callable[[Mapping[str, Any]], bool]:
-    """A test: can objects of the constraint come from a given object schema of the document?
+def may_stem_from(constraint: ObjectConstraint, source_map: SourceMap) -> Callable[[str], bool]:
+    """A test: can objects of the constraint come from the object schema at a pointer?
 
     A canonical object does not say from which branch of an `anyOf` it came, but it demands all that its
     branch demands: the required keys, the constants, that there are no other keys. The source map asks this
     to find the branch whose order of keys applies.
     """
 
-    def fits(schema: Mapping[str, Any]) -> bool:
-        required, properties = schema.get("required"), schema.get("properties")
+    def fits(pointer: str) -> bool:
+        schema = source_map.at(pointer)
+        required = schema.get("required")
         names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
         if not names <= set(constraint.required):
             return False
         is_closed = constraint.property_names is not None or constraint.additional_properties is not None
         if schema.get("additionalProperties") is False and not is_closed:
             return False
-        declared = properties if isinstance(properties, dict) else {}
-        return all(_is_listed(constraint.properties.get(key), schema) for key, schema in declared.items())
+        listed = source_map.listed_by_key(pointer)
+        return all(_is_listed(constraint.properties.get(key), values) for key, values in listed.items())
 
     return fits
 
 
-def excluded_by_constants(constraint: ObjectConstraint) -> Callable[[Mapping[str, Any]], bool]:
-    """A test: does a required key have only other constants than a given object schema of the document?
+def excluded_by_constants(constraint: ObjectConstraint, source_map: SourceMap) -> Callable[[str], bool]:
+    """A test: does a required key have only other constants than the object schema at a pointer?
 
     No object of the constraint satisfies such a schema, which is mostly another alternative of a union.
     """
-    constants = {
-        key: known for key in constraint.required if (known := constants_of(constraint.properties.get(key)))
-    }
 
-    def excludes(schema: Mapping[str, Any]) -> bool:
-        properties = schema.get("properties")
-        if not isinstance(properties, dict):
-            return False
-        sources = ((known, properties.get(key)) for key, known in constants.items())
+    @cache
+    def constants(key: str) -> frozenset[Constant] | None:
+        return constants_of(constraint.properties.get(key)) if key in constraint.required else None
+
+    def excludes(pointer: str) -> bool:
         return any(
-            (others := _constants(_listed_in(source))) is not None and known.isdisjoint(others)
-            for known, source in sources
+            (own := constants(key)) and (others := _constants(values)) and own.isdisjoint(others)
+            for key, values in source_map.listed_by_key(pointer).items()
         )
 
     return excludes
@@ -307,16 +307,15 @@ def _is_constant(value: Any) -> bool:
     return isinstance(value, str | int | None)
 
 
-def _listed_in(source: Any) -> list[Any] | None:
-    """The values of a schema of the document; None if it does not list them."""
-    if not isinstance(source, dict) or not source.keys() & {"const", "enum"}:
-        return None
-    return source["enum"] if isinstance(source.get("enum"), list) else [source.get("const")]
-
-
-def _listed(value: CanonicalSchema | None) -> list[Any] | None:
+def _listed(value: CanonicalSchema | None) -> list[Any] | None:  # noqa: PLR0911 - one case per view
     """The values of a canonical schema; None if it does not list them."""
     match value.view() if value is not None else None:
+        case canonical.ReferenceView() if value is not None:
+            with suppress(canonical.CanonicalizationError):
+                return _listed(DocumentForms(value).target(value))
+            return None
+        case canonical.FalseView():
+            return []
         case canonical.ConstView(only):
             return [only]
         case canonical.EnumView(values):
@@ -327,20 +326,10 @@ def _listed(value: CanonicalSchema | None) -> list[Any] | None:
             return None
 
 
-def _is_listed(value: CanonicalSchema | None, source: Any) -> bool:
-    """Whether all values of a schema are in the `enum` or `const` of the source, if that has one."""
-    listed = _listed_in(source)
-    if listed is None:
-        return True
-    match value.view() if value is not None else None:
-        case canonical.FalseView():
-            return True
-        case canonical.MultiTypeView(types) if set(types) <= _VALUES_OF_TYPES.keys():
-            return True
+def _is_listed(value: CanonicalSchema | None, listed: list[Any]) -> bool:
+    """Whether all values of a canonical schema are among some."""
     values = _listed(value)
-    if values is None:
-        return False
-    return set(map(without_key_order, values)) <= set(map(without_key_order, listed))
+    return values is not None and {*map(without_key_order, values)} <= {*map(without_key_order, listed)}
 
 
 def without_key_order(value: Any) -> str:

@@ -327,8 +327,9 @@ class SchemaLowering(Lowering):
     def _placed(self, constraint: ObjectConstraint, context: Context) -> PlacedObject:
         location = context.location
         if not context.is_distinct:  # where it is, equal objects must have their keys in one order
-            location = self.source_map.reordered(location, may_stem_from(constraint))
-            location = self.source_map.without_excluded(location, excluded_by_constants(constraint))
+            location = self.source_map.reordered(location, may_stem_from(constraint, self.source_map))
+            excludes = excluded_by_constants(constraint, self.source_map)
+            location = self.source_map.without_excluded(location, excludes)
         return PlacedObject(replace(constraint, dependent_keys=context.dependent_keys), location)
 
 

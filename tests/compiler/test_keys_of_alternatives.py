@@ -140,3 +140,39 @@ def test_equal_objects_of_two_alternatives_have_one_text_where_items_are_distinc
     written = [text for text in texts if compiled.accepts(f"[{text}]")]
     assert written
     assert [text for text in product(written, repeat=2) if compiled.accepts(f"[{', '.join(text)}]")] == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda constant, name: ({"$ref": f"#/$defs/{name}"}, {name: constant}),
+        lambda constant, name: ({"allOf": [{"$ref": f"#/$defs/{name}"}], "title": name}, {name: constant}),
+        lambda constant, name: (
+            {"$ref": f"#/$defs/{name}"},
+            {name: {"$ref": f"#/$defs/_{name}"}, f"_{name}": constant},
+        ),
+    ],
+)
+def test_a_constant_that_is_referred_to_tells_alternatives_apart(written):
+    """Pydantic writes a member of an enumeration with one member like that."""
+    kinds, definitions = [], {}
+    for name in "AB":
+        kind, defined = written({"enum": [name.lower()]}, name)
+        kinds.append(kind)
+        definitions |= defined
+    alternatives = [
+        alternative(kinds[0], x={"type": "string"}),
+        alternative(kinds[1], y={"type": "integer"}, z={"type": "null"}),
+    ]
+    for objects in ("schema", "closed"):
+        compiled = compile_schema({"anyOf": alternatives, "$defs": definitions}, objects=objects)
+        assert compiled.accepts('{"kind": "b", "y": 1, "z": null}')
+        assert compiled.accepts('{"kind": "b", "y": "1"}') is False
+        assert compiled.accepts('{"kind": "a", "x": "1"}')
+        assert compiled.accepts('{"kind": "a", "y": 1}') is (objects == "schema")
+
+
+def test_what_a_key_refers_to_is_read_once():
+    chain = {f"d{i}": {"allOf": 9 * [{"$ref": f"#/$defs/d{i + 1}"}]} for i in range(30)}
+    source_map = SourceMap({"properties": {"kind": {"$ref": "#/$defs/d0"}}, "$defs": {**chain, "d30": {}}})
+    assert source_map.listed_by_key("") == {}

@@ -15,7 +15,7 @@ from compiler.syntaxes import find_syntax
 from compiler.toolset_compiler import lower_tool
 from toolspecs.tool import CustomInput, Tool, custom_tool
 
-LOWERED = (41, "4b47f40e504d1013")
+LOWERED = (42, "4b47f40e504d1013")
 """LOWERING_VERSION, and a digest of all grammars of this file."""
 
 VALUES = [

@@ -343,3 +343,16 @@ def test_keywords_that_newer_drafts_dropped_are_warned_of(schema, pointer, keywo
     [entry] = [e for e in compile_schema(schema).report if (e.pointer, e.keyword) == (pointer, keyword)]
     assert entry.verdict is Verdict.ANNOTATION
     assert entry.note == "ignored: draft 2020-12 does not have it; declare draft 2019-09"
+
+
+def test_a_keyword_that_its_draft_ignores_gets_no_note_of_others():
+    """Digits that are left out are told where the reference leads: beside it, `type` has no force."""
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "number",
+        "$ref": "#/definitions/half",
+        "definitions": {"half": {"multipleOf": 0.5, "minimum": 2}},
+    }
+    entries = compile_schema(schema).report.entries
+    (told,) = [entry for entry in entries if "significant digits" in entry.note]
+    assert (told.pointer, told.keyword, told.verdict) == ("/definitions/half", "", Verdict.NARROWED)
