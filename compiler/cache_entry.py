@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -98,7 +98,7 @@ class CacheEntry:
     def to_bytes(self) -> bytes:
         """The stored form: a line of JSON with kind, time and size, one with the report, the grammar."""
         head = json.dumps([self.kind, self.compile_ms, self.num_bytes])
-        report = json.dumps([asdict(entry) for entry in self.report.entries])
+        report = json.dumps(msgspec.to_builtins(self.report.entries))
         return b"\n".join([head.encode(), report.encode(), self.compiled.to_bytes()])
 
     @classmethod

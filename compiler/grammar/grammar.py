@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import overload
 
@@ -213,12 +214,10 @@ def choice(*options: Expr) -> Expr:
     Raises:
         ValueError: there are no options.
     """
-    flat: dict[Expr, None] = {}
-    for option in options:
-        flat |= dict.fromkeys(options_of(option))
+    flat = tuple(dict.fromkeys(chain.from_iterable(map(options_of, options))))
     if not flat:
         raise ValueError("a choice needs at least one option")
-    return next(iter(flat)) if len(flat) == 1 else Choice(tuple(flat))
+    return flat[0] if len(flat) == 1 else Choice(flat)
 
 
 def items_of(expr: Expr) -> tuple[Expr, ...]:

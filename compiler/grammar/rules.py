@@ -8,6 +8,7 @@ from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule,
 from compiler.guard.plan import GuardPlan
 
 _MAX_HINT = 32
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]+")
 _RESERVED = ("true", "false")  # in xgrammar's EBNF, with all names that begin with a capital
 
 
@@ -87,7 +88,7 @@ class RuleTable:
         return Grammar({"root": root, **self.rules}, plan=plan)
 
     def _unique(self, hint: str) -> str:
-        stem = re.sub(r"[^a-zA-Z0-9_]+", "_", hint)[:_MAX_HINT].strip("_") or "rule"
+        stem = _NOT_IN_NAMES.sub("_", hint)[:_MAX_HINT].strip("_") or "rule"
         if stem in _RESERVED or not stem[0].islower():
             stem = f"r_{stem}"
         name = stem

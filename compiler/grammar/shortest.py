@@ -34,23 +34,23 @@ class ShortestSentences:
 
     def of(self, expr: Expr) -> float:  # noqa: PLR0911 - one case per kind of expression
         """The cost of an expression's cheapest sentence; `NEVER` or more if it has none."""
-        match expr:
-            case Literal(text):
-                return len(text.encode())
-            case CharClass(ranges):
-                return _width(ranges[0][0])
-            case Repeat(item, low, _):
-                return low * _width(item.ranges[0][0])
-            case Concatenation(items):
-                return min(NEVER, sum(map(self.of, items)))
-            case Choice(options):
-                return min(map(self.of, options))
-            case RuleRef(name):
-                return self._final[name] + self._per_call if name in self._final else NEVER
+        match expr:  # patterns with arguments would take half as long again
+            case Literal():
+                return len(expr.text.encode())
+            case RuleRef():
+                return self._final[expr.name] + self._per_call if expr.name in self._final else NEVER
+            case Concatenation():
+                return min(NEVER, sum(map(self.of, expr.items)))
+            case Choice():
+                return min(map(self.of, expr.options))
+            case CharClass():
+                return _width(expr.ranges[0][0])
+            case Repeat():
+                return expr.low * _width(expr.item.ranges[0][0])
             case Prose():
                 return 0
-            case GuardedText(automaton):
-                return automaton.byte_distance[0] + 1
+            case GuardedText():
+                return expr.automaton.byte_distance[0] + 1
 
     def length(self, expr: Expr) -> int:
         """Bytes of an expression's shortest sentence; `NEVER` or more if it has none."""

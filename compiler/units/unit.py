@@ -22,10 +22,10 @@ from compiler.grammar.grammar import (
     Literal,
     Repeat,
     Rule,
-    RuleRef,
     choice,
     concat,
-    subexpressions,
+    items_of,
+    options_of,
 )
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json, is_of_client_grammar
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -52,11 +52,6 @@ class Unit(CompiledGrammar):
     prepared: PreparedVocabulary = field(repr=False)
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     _starts: dict[bytes, int | None] = field(default_factory=dict, repr=False)
-
-    @cached_property
-    def compiled(self) -> xgr.CompiledGrammar:
-        """The grammar as xgrammar compiles it. Matching needs no `grammar`, so that is not kept."""
-        return self.prepared.backend.compile_grammar(grammar_from_json(self.source))
 
     @cached_property
     def grammar(self) -> Grammar:  # type: ignore[override] # it is frozen in every subclass
@@ -137,9 +132,10 @@ def compile_unit(
     whole = call_of(grammar, syntax, vocabulary)
     digest, source = unit_digest(whole, syntax, vocabulary), grammar_to_json(whole)
     unit = Unit(digest, syntax.name, source, prepared, types or {})
-    vars(unit)["compiled"] = compiled = prepared.backend.compile_grammar(whole)  # saves reading it back
+    vars(unit)["grammar"] = whole  # saves reading it back
+    unit.compile()
     starts = argument_starts(syntax, vocabulary)
-    if not set(_first_bytes(compiled)) <= set(starts):
+    if not (_begins_with(whole, starts) or set(_first_bytes(unit.compiled)) <= set(starts)):
         first = " or ".join(repr(chr(byte)) for byte in starts)
         raise UnsupportedGrammar(f"the arguments of a call must begin with {first} in every sentence")
     return unit
@@ -184,12 +180,21 @@ def _enclosed(grammar: Grammar, begin: Expr, end: str) -> Grammar:
     """
     rules = dict(grammar.rules)
     body = rules[grammar.root].body
-    if not any(RuleRef(grammar.root) in subexpressions(rule.body) for rule in rules.values()):
+    if not any(grammar.root in rule.references for rule in rules.values()):
         del rules[grammar.root]
     root = "call"
     while root in rules:
         root += "_"
     return replace(grammar, rules={root: Rule(concat(begin, body, Literal(end))), **rules}, root=root)
+
+
+def _begins_with(grammar: Grammar, starts: bytes) -> bool:
+    """Whether every sentence certainly begins with one of these bytes: each option begins with a text."""
+    firsts = [items_of(option)[0] for option in options_of(grammar.rules[grammar.root].body)]
+    return all(
+        isinstance(first, Literal) and first.text != "" and first.text.encode()[0] in starts
+        for first in firsts
+    )
 
 
 def _first_bytes(compiled: xgr.CompiledGrammar) -> bytes:
