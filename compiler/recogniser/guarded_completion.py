@@ -282,7 +282,10 @@ _Place = tuple[tuple[int, int, bytes], ...]
 class _DirectSearch(_Search):
     """A search that looks for the shortest element in place of a repeated one, and never takes one back.
 
-    So it finds texts of many elements with few attempts at each, unless the elements run out.
+    So it finds texts of many elements with few attempts at each, unless the elements run out. It drops an
+    element after which as much is left as before it: beside `contains`, any item may stand before one that is
+    still demanded. Such items are mostly read in another stack frame than those, so that it tries what each
+    frame reads by itself.
     """
 
     def __init__(self, start: SearchNode) -> None:
@@ -304,13 +307,16 @@ class _DirectSearch(_Search):
         return self._is_inside(_place(found.repetition.holder))
 
     def _deviate(self, found: _Repeating) -> None:
-        place, num_left = _place(found.repetition.holder), found.num_left
+        place = _place(found.repetition.holder)
         if self._is_inside(place):
             self._attempts.push(0, found.replacing())
-        elif place[:-1] != self._place[:-1] or num_left < self._num_left:
+        elif place[:-1] != self._place[:-1] or found.num_left < self._num_left:
+            before = found.beginning
             self._attempts.drained()
-            self._place, self._num_left, self._num_in_vain = place, num_left, 0
-            self._attempts.push(0, map(Attempt, found.beginning.by_frame()))
+            self._place, self._num_in_vain = place, 0
+            # An element that the output has begun may be one that leads nowhere already.
+            self._num_left = found.num_left if before.cursor.json.expects_element else math.inf
+            self._attempts.push(0, map(Attempt, before.by_frame()))
 
     def _is_inside(self, place: _Place) -> bool:
         """Whether the element that is looked for stands at a place, or around it."""

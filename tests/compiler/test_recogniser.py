@@ -237,6 +237,25 @@ def test_what_contains_demands_is_found_among_distinct_items_that_it_does_not(sc
             assert compiled.accepts(completed.decode())
 
 
+@pytest.mark.parametrize(
+    ("listed", "text"),
+    [
+        (["a", "b", "c"], b'["a","a'),
+        (["a", "b", "c"], b'["a","b","a'),
+        (["aa", "bbb", "c", 1, True], b"[1,1"),
+        (["a longer text, with blanks", "another one", "x"], b'["x","x'),
+        ([f"n{i}" for i in range(12)], b'["n1","n2","n2'),
+    ],
+)
+def test_an_item_that_has_begun_like_one_before_need_not_be_demanded(listed, text):
+    """The shortest ending of such an item repeats; what else ends it brings the end of the output no nearer."""
+    schema = {"type": "array", "uniqueItems": True, "contains": {"enum": listed}, "minContains": len(listed)}
+    compiled = compile_schema(schema, tokenizer=BYTES)
+    recogniser = Recogniser.of(compiled.network)
+    assert recogniser.advance(text)
+    assert compiled.accepts((text + recogniser.completion(SearchBudget(300))).decode())
+
+
 @given(st.data())
 def test_costs_of_frames_are_those_of_paths(data):
     """Whatever the order in which frames were opened, and whichever call each other in a circle."""
