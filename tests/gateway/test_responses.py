@@ -120,13 +120,6 @@ async def test_a_text_that_is_cut_is_incomplete(client, runtime):
     assert answer["response"]["output"][0]["status"] == "incomplete"
 
 
-async def test_a_call_that_the_budget_closed_is_whole(client, runtime, weather):
-    runtime.script = call("get_weather", '{"place": "O"}', closed_by="budget")
-    answer = await ask(client, toolset="weather")
-    assert (answer["status"], answer["output"][0]["status"]) == ("incomplete", "completed")
-    assert answer["callgate"]["closed_by"] == "budget"
-
-
 async def test_an_empty_answer_is_a_message(client, runtime):
     runtime.script = text()
     assert (await ask(client))["output"][0]["content"][0]["text"] == ""
