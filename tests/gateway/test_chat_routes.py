@@ -14,9 +14,7 @@ from runtime.events import (
     CallStarted,
     Finished,
     FinishReason,
-    TextDelta,
     ThoughtDelta,
-    TokenLogprob,
 )
 from runtime.request import Sampling
 from toolspecs.tool import ChoiceMode
@@ -93,19 +91,6 @@ async def test_each_choice_gets_its_own_text(client, runtime):
     assert [c["message"]["content"] for c in answer["choices"]] == ["one", "two"]
     assert answer["usage"]["completion_tokens"] == 14
     assert answer["usage"]["prompt_tokens"] == 11
-
-
-async def test_logprobs_are_given_when_asked_for(client, runtime):
-    token = TokenLogprob("Hé", "Hé".encode(), -0.5, top=(TokenLogprob("Ho", b"Ho", -1.0),))
-    runtime.script = [TextDelta(0, "Hé", (token,)), Finished(0, FinishReason.STOP, STATS)]
-    answer = await ask(client, logprobs=True, top_logprobs=1)
-    [shown] = answer["choices"][0]["logprobs"]["content"]
-    assert shown["bytes"] == list("Hé".encode())
-    assert shown["top_logprobs"] == [{"token": "Ho", "logprob": -1.0, "bytes": [72, 111]}]
-    assert runtime.requests[0].num_logprobs == 1
-    chunks = await stream(client, logprobs=True)
-    assert chunks[1]["choices"][0]["logprobs"]["content"][0]["token"] == "Hé"
-    assert runtime.requests[1].num_logprobs == 0
 
 
 @pytest.mark.parametrize(
