@@ -180,7 +180,7 @@ OPERATIONS: Mapping[str, Operation] = {
         (gateway.UnknownResponse, toolspecs.StoreError, gateway.InvalidField),
     ),
     "create_message": _model(
-        messages.Message, "MessageRequest", events=(messages.MessageEvent, registry.AnthropicErrorBody)
+        messages.Message, "MessageRequest", events=(*messages.MESSAGE_EVENTS, registry.AnthropicErrorBody)
     ),
     "count_message_tokens": _prompt(models.InputTokens, "MessageRequest"),
     "text_completions": _model(

@@ -189,14 +189,8 @@ def read_tool_search(fields: TurnFields) -> ToolSearch | Literal[False] | None:
             return field
 
 
-def read_key_order(fields: TurnFields) -> KeyOrder | None:
-    """The order of keys that the request asks for; None leaves it to each tool."""
-    return fields.callgate.key_order if fields.callgate else None
-
-
-def read_selection(fields: TurnFields) -> Selection | None:
+def read_selection(own: CallgateFields) -> Selection | None:
     """How the answer is selected from several; None is the engine's default. Raises InvalidField."""
-    own = fields.callgate or CallgateFields()
     selections = [
         *([] if own.accept is None else [Selection("accept", own.accept)]),
         *([] if own.particles is None else [Selection("particles", own.particles)]),
@@ -215,6 +209,7 @@ def read_turn(fields: TurnFields, headers: TurnHeaders) -> Turn:
     Raises:
         InvalidField: one of the fields or headers is malformed.
     """
+    own = fields.callgate or CallgateFields()
     return Turn(
         model=fields.model,
         messages=(),
@@ -222,10 +217,10 @@ def read_turn(fields: TurnFields, headers: TurnHeaders) -> Turn:
         prompt_tools=fields.prompt_tools,
         tool_search=read_tool_search(fields),
         is_parallel=fields.parallel_tool_calls is not False,
-        key_order=read_key_order(fields),
-        selection=read_selection(fields),
+        key_order=own.key_order,
+        selection=read_selection(own),
         is_streamed=bool(fields.stream),
-        is_inspected=bool(fields.callgate and fields.callgate.inspect),
+        is_inspected=bool(own.inspect),
         sampling=read_sampling(fields),
         stop_token_ids=tuple(fields.stop_token_ids or ()),
         min_tokens=fields.min_tokens or 0,

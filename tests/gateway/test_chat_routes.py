@@ -14,9 +14,7 @@ from runtime.events import (
     CallStarted,
     Finished,
     FinishReason,
-    TextDelta,
     ThoughtDelta,
-    TokenLogprob,
 )
 from runtime.request import Sampling
 from toolspecs.tool import ChoiceMode
@@ -86,25 +84,6 @@ async def test_a_call_is_answered_and_says_what_masked_it(client, runtime, weath
     assert (extension["closed_by"], extension["forced_tokens"], extension["rescued_tokens"]) == (None, 3, 2)
 
 
-async def test_a_named_choice_finishes_with_stop_as_openai_does(client, runtime, weather):
-    runtime.script = CALL
-    named = {"type": "function", "function": {"name": "get_weather"}}
-    answer = await ask(client, toolset="weather", tool_choice=named)
-    assert answer["choices"][0]["finish_reason"] == "stop"
-    assert answer["choices"][0]["message"]["tool_calls"]
-    chunks = await stream(client, toolset="weather", tool_choice=named)
-    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
-
-
-@pytest.mark.parametrize("closed_by", ["budget", "verifier"])
-async def test_a_closed_call_is_whole_and_says_by_what(client, runtime, weather, closed_by):
-    runtime.script = call("get_weather", '{"place": ""}', closed_by=closed_by)
-    answer = await ask(client, toolset="weather", tool_choice="required")
-    assert answer["choices"][0]["finish_reason"] == "length"
-    assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == '{"place": ""}'
-    assert answer["callgate"]["closed_by"] == closed_by
-
-
 async def test_each_choice_gets_its_own_text(client, runtime):
     first, second = text("one", choice=0), text("two", choice=1)
     runtime.script = [second[0], first[0], second[1], first[1]]
@@ -112,19 +91,6 @@ async def test_each_choice_gets_its_own_text(client, runtime):
     assert [c["message"]["content"] for c in answer["choices"]] == ["one", "two"]
     assert answer["usage"]["completion_tokens"] == 14
     assert answer["usage"]["prompt_tokens"] == 11
-
-
-async def test_logprobs_are_given_when_asked_for(client, runtime):
-    token = TokenLogprob("Hé", "Hé".encode(), -0.5, top=(TokenLogprob("Ho", b"Ho", -1.0),))
-    runtime.script = [TextDelta(0, "Hé", (token,)), Finished(0, FinishReason.STOP, STATS)]
-    answer = await ask(client, logprobs=True, top_logprobs=1)
-    [shown] = answer["choices"][0]["logprobs"]["content"]
-    assert shown["bytes"] == list("Hé".encode())
-    assert shown["top_logprobs"] == [{"token": "Ho", "logprob": -1.0, "bytes": [72, 111]}]
-    assert runtime.requests[0].num_logprobs == 1
-    chunks = await stream(client, logprobs=True)
-    assert chunks[1]["choices"][0]["logprobs"]["content"][0]["token"] == "Hé"
-    assert runtime.requests[1].num_logprobs == 0
 
 
 @pytest.mark.parametrize(

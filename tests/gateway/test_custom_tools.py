@@ -6,8 +6,6 @@ import random
 import pytest
 from apis import CHAT, MESSAGES, RESPONSES
 from fake_runtime import STATS, call
-from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import TypeAdapter
 from sample_tools import WEATHER
 from whole_outputs import admits_beginning
 
@@ -26,27 +24,26 @@ PIECES = ('{"inp', 'ut": "SEL', "ECT \\", '"ä\\n\\ud83d', "\\ude", '00\\"', '"}
 CALL = call("sql", *PIECES)
 
 
-async def test_chat_completions_writes_the_input_of_a_custom_tool_as_text(client, runtime):
+async def test_the_input_of_a_custom_tool_is_text(client, runtime):
+    """Also in streams, which add up to whole answers: see `test_streams_add_up.py`."""
     runtime.script = CALL
-    answer = await CHAT.ask(client, tools=[NESTED, WEATHER], tool_choice="required")
-    [written] = answer["choices"][0]["message"]["tool_calls"]
+    [choice] = (await CHAT.ask(client, tools=[NESTED, WEATHER], tool_choice="required"))["choices"]
+    [written] = choice["message"]["tool_calls"]
     assert written == {"id": written["id"], "type": "custom", "custom": {"name": "sql", "input": INPUT}}
-    assert answer["choices"][0]["finish_reason"] == "tool_calls"
-
-
-async def test_chat_completions_streams_the_input_of_a_custom_tool(client, runtime):
-    runtime.script = CALL
-    chunks = await CHAT.stream(client, tools=[NESTED], tool_choice="required")
-    deltas = [
-        delta
-        for chunk in chunks
-        for choice in chunk["choices"]
-        for delta in choice["delta"].get("tool_calls", ())
-    ]
-    assert deltas[0]["custom"] == {"name": "sql", "input": ""}
-    assert deltas[0]["id"]
-    assert {(delta["index"], delta["type"]) for delta in deltas} == {(0, "custom")}
-    assert [delta["custom"]["input"] for delta in deltas] == ["", "SEL", "ECT ", '"ä\n', '\U0001f600"']
+    assert choice["finish_reason"] == "tool_calls"
+    [item] = (await RESPONSES.ask(client, tools=[SQL]))["output"]
+    assert item == {
+        "id": item["id"],
+        "type": "custom_tool_call",
+        "status": "completed",
+        "call_id": item["call_id"],
+        "name": "sql",
+        "input": INPUT,
+    }
+    chunks = await CHAT.stream(client, tools=[NESTED])
+    calls = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
+    assert [call["custom"]["input"] for call in calls] == ["", "SEL", "ECT ", '"ä\n', '\U0001f600"']
+    assert {(call["index"], call["type"]) for call in calls} == {(0, "custom")}
 
 
 async def test_calls_of_functions_beside_a_custom_tool_stay_functions(client, runtime):
@@ -65,35 +62,6 @@ async def test_calls_of_functions_beside_a_custom_tool_stay_functions(client, ru
     ]
     items = (await RESPONSES.ask(client, tools=[SQL, WEATHER]))["output"]
     assert [item["type"] for item in items] == ["custom_tool_call", "function_call"]
-
-
-async def test_responses_writes_the_input_of_a_custom_tool_as_text(client, runtime):
-    runtime.script = CALL
-    answer = await RESPONSES.ask(client, tools=[SQL])
-    [item] = answer["output"]
-    assert item == {
-        "id": item["id"],
-        "type": "custom_tool_call",
-        "status": "completed",
-        "call_id": item["call_id"],
-        "name": "sql",
-        "input": INPUT,
-    }
-    assert Response.model_validate(answer).output[0].type == "custom_tool_call"
-
-
-async def test_responses_streams_the_input_of_a_custom_tool(client, runtime):
-    runtime.script = CALL
-    events = await RESPONSES.stream(client, tools=[SQL])
-    for event in events:
-        TypeAdapter(ResponseStreamEvent).validate_python(event)
-    written = {event["type"]: event for event in events}
-    assert written["response.output_item.added"]["item"]["input"] == ""
-    done = written["response.custom_tool_call_input.done"]
-    assert done["input"] == INPUT
-    deltas = [e["delta"] for e in events if e["type"] == "response.custom_tool_call_input.delta"]
-    assert "".join(deltas) == INPUT
-    assert written["response.output_item.done"]["item"]["input"] == INPUT
 
 
 @pytest.mark.parametrize(
@@ -234,12 +202,6 @@ async def test_tools_are_chosen_by_name(client, runtime, chat, responses, names)
             if reads(runtime, f'<tool_call>\n{{"name": "{name}", ')
         ]
         assert called == list(names)
-
-
-async def test_a_chosen_custom_tool_finishes_as_a_chosen_function(client, runtime):
-    runtime.script = CALL
-    answer = await CHAT.ask(client, tools=[NESTED], tool_choice=NAMED)
-    assert answer["choices"][0]["finish_reason"] == "stop"
 
 
 async def test_earlier_calls_are_fed_back(client, runtime):

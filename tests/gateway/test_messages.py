@@ -69,19 +69,6 @@ async def test_a_call_is_a_tool_use_block(client, runtime):
     assert runtime.requests[0].constraint is not None
 
 
-async def test_a_named_call_ends_as_any_call_does(client, runtime):
-    runtime.script = CALL
-    answer = await ask(client, tools=[WEATHER], tool_choice={"type": "tool", "name": "get_weather"})
-    assert answer["stop_reason"] == "tool_use"
-
-
-async def test_a_call_that_the_budget_closed_is_whole(client, runtime):
-    runtime.script = call("get_weather", '{"place": ""}', closed_by="budget")
-    answer = await ask(client, tools=[WEATHER], tool_choice={"type": "any"})
-    assert answer["content"][0]["input"] == {"place": ""}
-    assert (answer["stop_reason"], answer["callgate"]["closed_by"]) == ("max_tokens", "budget")
-
-
 async def test_a_stop_sequence_is_named(client, runtime):
     runtime.script = [TextDelta(0, "a"), Finished(0, FinishReason.STOP, STATS, stop_string="END")]
     answer = await ask(client, stop_sequences=["END"])

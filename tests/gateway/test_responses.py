@@ -7,7 +7,7 @@ from apis import RESPONSES
 from fake_runtime import STATS, call, text
 from sample_tools import WEATHER
 
-from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta, TokenLogprob
+from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta
 from runtime.request import Message, Sampling
 from toolspecs.tool import ChoiceMode, ToolCall
 
@@ -120,33 +120,9 @@ async def test_a_text_that_is_cut_is_incomplete(client, runtime):
     assert answer["response"]["output"][0]["status"] == "incomplete"
 
 
-async def test_a_call_that_the_budget_closed_is_whole(client, runtime, weather):
-    runtime.script = call("get_weather", '{"place": "O"}', closed_by="budget")
-    answer = await ask(client, toolset="weather")
-    assert (answer["status"], answer["output"][0]["status"]) == ("incomplete", "completed")
-    assert answer["callgate"]["closed_by"] == "budget"
-
-
 async def test_an_empty_answer_is_a_message(client, runtime):
     runtime.script = text()
     assert (await ask(client))["output"][0]["content"][0]["text"] == ""
-
-
-async def test_log_probabilities_are_told_where_they_are_included(client, runtime):
-    token = TokenLogprob("Hi", b"Hi", -0.5, (TokenLogprob("Ho", b"Ho", -1.5),))
-    runtime.script = [TextDelta(0, "Hi", (token,)), Finished(0, FinishReason.STOP, STATS)]
-    fields = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
-    answer = await ask(client, **fields)
-    told = {
-        "token": "Hi",
-        "logprob": -0.5,
-        "bytes": [72, 105],
-        "top_logprobs": [{"token": "Ho", "logprob": -1.5, "bytes": [72, 111]}],
-    }
-    assert answer["output"][0]["content"][0]["logprobs"] == [told]
-    [delta] = [e for e in await stream(client, **fields) if e["type"] == "response.output_text.delta"]
-    assert delta["logprobs"] == [told]
-    assert runtime.requests[0].num_logprobs == 1
 
 
 async def test_an_output_is_one_of_a_call_before_it(client):

@@ -10,6 +10,8 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 from random_answers import CHAT_TOOLS, MESSAGES_TOOLS, RESPONSES_TOOLS, script_of
 
+from runtime.events import TextDelta, TokenLogprob
+
 NUM_SCRIPTS = 30
 WITH_USAGE = {"stream_options": {"include_usage": True}}
 NEW_EACH_TIME = frozenset(
@@ -94,6 +96,28 @@ async def test_events_of_responses(client, runtime):
         assert comparable(events[-1]["response"]) == comparable(whole)
         items = added_up(events[2:-1])
         assert comparable(items, "status") == comparable(whole["output"], "status")
+
+
+@pytest.mark.parametrize(
+    ("api", "fields"),
+    [
+        (CHAT, {"logprobs": True, "top_logprobs": 1}),
+        (RESPONSES, {"include": ["message.output_text.logprobs"], "top_logprobs": 1}),
+    ],
+)
+async def test_log_probabilities_come_with_their_text(client, runtime, api, fields):
+    token = TokenLogprob("Hé", "Hé".encode(), -0.5, (TokenLogprob("Ho", b"Ho", -1.5),))
+    runtime.script = [TextDelta(0, "Hé", (token,)), *text()]
+    whole, events = await api.ask(client, **fields), await api.stream(client, **fields)
+    if api is CHAT:
+        told = [whole["choices"][0]["logprobs"]["content"], events[1]["choices"][0]["logprobs"]["content"]]
+    else:
+        deltas = [event["logprobs"] for event in events if event["type"] == "response.output_text.delta"]
+        told = [whole["output"][0]["content"][0]["logprobs"], *deltas]
+    other = {"token": "Ho", "logprob": -1.5, "bytes": [72, 111]}
+    first = {"token": "Hé", "logprob": -0.5, "bytes": list("Hé".encode()), "top_logprobs": [other]}
+    assert told == [[first], [first]]
+    assert [request.num_logprobs for request in runtime.requests] == [1, 1]
 
 
 @pytest.mark.parametrize("api", [CHAT, COMPLETIONS, MESSAGES, RESPONSES])

@@ -1,10 +1,11 @@
 """The answers of `POST /v1/messages`, and the events of its stream."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Union
 
 from msgspec import UNSET, Struct, UnsetType
 
 from gateway.wire.answers.extension import Extension
+from gateway.wire.answers.tagged_structs import Row, tagged_structs
 
 
 class TextBlock(Struct, tag_field="type", tag="text"):
@@ -87,60 +88,6 @@ class Message(Struct):
     callgate: Extension | UnsetType = UNSET
 
 
-class MessageStart(Struct, tag_field="type", tag="message_start"):
-    """A message begins."""
-
-    message: Message
-
-
-class Ping(Struct, tag_field="type", tag="ping"):
-    """An event without a meaning, after the first one."""
-
-
-class BlockStart(Struct, tag_field="type", tag="content_block_start"):
-    """A block begins."""
-
-    index: int
-    content_block: Block
-
-
-class TextDelta(Struct, tag_field="type", tag="text_delta"):
-    """More text."""
-
-    text: str
-
-
-class ThinkingDelta(Struct, tag_field="type", tag="thinking_delta"):
-    """More of a thought."""
-
-    thinking: str
-
-
-class SignatureDelta(Struct, tag_field="type", tag="signature_delta"):
-    """The signature of a thought, which is empty."""
-
-    signature: str
-
-
-class InputDelta(Struct, tag_field="type", tag="input_json_delta"):
-    """More JSON text of an input."""
-
-    partial_json: str
-
-
-class BlockDelta(Struct, tag_field="type", tag="content_block_delta"):
-    """More of a block."""
-
-    index: int
-    delta: TextDelta | ThinkingDelta | SignatureDelta | InputDelta
-
-
-class BlockStop(Struct, tag_field="type", tag="content_block_stop"):
-    """A block is whole."""
-
-    index: int
-
-
 class Stop(Struct):
     """Why a message ended."""
 
@@ -150,16 +97,25 @@ class Stop(Struct):
     container: None
 
 
-class MessageDelta(Struct, tag_field="type", tag="message_delta"):
-    """The end of a message, and what it cost."""
+_DELTAS: tuple[Row, ...] = (
+    ("text_delta", "More text.", {"text": str}),
+    ("thinking_delta", "More of a thought.", {"thinking": str}),
+    ("signature_delta", "The signature of a thought, which is empty.", {"signature": str}),
+    ("input_json_delta", "More JSON text of an input.", {"partial_json": str}),
+)
+_DELTA: Any = Union[tagged_structs(_DELTAS, __name__)]  # noqa: UP007 - it is made of a tuple
 
-    delta: Stop
-    usage: DeltaUsage
-    callgate: Extension
-
-
-class MessageStop(Struct, tag_field="type", tag="message_stop"):
-    """A message is whole."""
-
-
-MessageEvent = MessageStart | Ping | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop
+_EVENTS: tuple[Row, ...] = (
+    ("message_start", "A message begins.", {"message": Message}),
+    ("ping", "An event without a meaning, after the first one.", {}),
+    ("content_block_start", "A block begins.", {"index": int, "content_block": Block}),
+    ("content_block_delta", "More of a block.", {"index": int, "delta": _DELTA}),
+    ("content_block_stop", "A block is whole.", {"index": int}),
+    (
+        "message_delta",
+        "The end of a message, and what it cost.",
+        {"delta": Stop, "usage": DeltaUsage, "callgate": Extension},
+    ),
+    ("message_stop", "A message is whole.", {}),
+)
+MESSAGE_EVENTS = tagged_structs(_EVENTS, __name__)

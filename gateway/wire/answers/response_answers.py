@@ -1,15 +1,13 @@
 """The answers of the routes of Responses, and the events of their streams."""
 
-import re
-from collections.abc import Mapping
-from itertools import starmap
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType, defstruct
+from msgspec import UNSET, Struct, UnsetType
 
 from gateway.wire.answers.extension import Extension
 from gateway.wire.answers.model_answers import CachedTokens, ReasoningTokens, TopLogprobs
 from gateway.wire.answers.registry_answers import OpenAIError
+from gateway.wire.answers.tagged_structs import Row, tagged_structs
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -151,7 +149,7 @@ _TEXT = {"output_index": int, "item_id": str}
 _PART = {**_TEXT, "content_index": int}
 _LOGPROBS = {"logprobs": list[TopLogprobs]}
 
-_EVENTS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+_EVENTS: tuple[Row, ...] = (
     ("response.created", "The response begins.", _RESPONSE),
     ("response.in_progress", "The response is being written.", _RESPONSE),
     ("response.completed", "The response is whole.", _RESPONSE),
@@ -182,15 +180,9 @@ _EVENTS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
 """The type of each event of a stream, what it says, and its fields besides its number."""
 
 
-def _event(kind: str, says: str, members: Mapping[str, Any]) -> Any:
-    name = re.sub(r"(?:^|[._])(.)", lambda initial: initial[1].upper(), kind)
-    numbered = {"sequence_number": int, **members}
-    return defstruct(
-        name, numbered.items(), tag_field="type", tag=kind, namespace={"__doc__": says}, module=__name__
-    )
-
-
-RESPONSE_EVENTS = tuple(starmap(_event, _EVENTS))
+RESPONSE_EVENTS = tagged_structs(
+    ((kind, says, {"sequence_number": int, **fields}) for kind, says, fields in _EVENTS), __name__
+)
 
 
 class ResponseInputTokens(Struct):

@@ -63,25 +63,18 @@ class _Item:
     @property
     def item_id(self) -> str:
         """Its id; `StoredResponses` finds the response in it."""
-        return f"{_KINDS[self.kind].prefix}_{self.request_id}{self.index:02x}"
+        return f"{self.form.prefix}_{self.request_id}{self.index:02x}"
 
     @property
     def position(self) -> JSON:
         """The fields that say where its deltas belong."""
-        content = {"content_index": 0} if self.part_type else {}
+        content = {"content_index": 0} if self.form.part else {}
         return {"item_id": self.item_id, "output_index": self.index, **content}
 
     @property
-    def part_type(self) -> str | None:
-        return _KINDS[self.kind].part
-
-    @property
-    def text_field(self) -> str:
-        return _KINDS[self.kind].field
-
-    @property
-    def deltas(self) -> str:
-        return _KINDS[self.kind].deltas
+    def form(self) -> _Kind:
+        """How its type is written."""
+        return _KINDS[self.kind]
 
     @property
     def text(self) -> str:
@@ -91,14 +84,14 @@ class _Item:
         """The part that holds its text."""
         is_message = self.kind == "message"
         notes = {"annotations": [], "logprobs": list(self.logprobs)} if is_message else {}
-        return {"type": self.part_type, "text": self.text, **notes}
+        return {"type": self.form.part, "text": self.text, **notes}
 
     def as_json(self, status: str, *, has_text: bool = True) -> JSON:
         """The item; `has_text` False leaves out its text, for an item that has just begun."""
         item: JSON = {"id": self.item_id, "type": self.kind, "status": status, **self.fields}
-        if self.part_type:
+        if self.form.part:
             return item | {"content": [self.part()] if has_text else []}
-        return item | {self.text_field: self.text if has_text else ""}
+        return item | {self.form.field: self.text if has_text else ""}
 
 
 class ResponseWriter:
@@ -188,7 +181,7 @@ class ResponseWriter:
         item = self._open = _Item(len(self._output), kind, self._generation.request_id, fields)
         item_json = item.as_json("in_progress", has_text=False)
         yield "response.output_item.added", {"output_index": item.index, "item": item_json}
-        if item.part_type:
+        if item.form.part:
             yield "response.content_part.added", {**item.position, "part": item.part()}
 
     def _delta(self, text: str, logprobs: tuple[TokenLogprob, ...] = ()) -> Iterator[tuple[str, JSON]]:
@@ -199,22 +192,22 @@ class ResponseWriter:
         logprobs_member = {"logprobs": written} if item.kind == "message" else {}
         if self._generation.has_logprobs:
             item.logprobs += written
-        yield f"{item.deltas}.delta", {**item.position, "delta": text, **logprobs_member}
+        yield f"{item.form.deltas}.delta", {**item.position, "delta": text, **logprobs_member}
 
     def _end(self, status: str) -> Iterator[tuple[str, JSON]]:
         item, self._open = self._open, None
         if item is None:
             return
         item_json = item.as_json(status)
-        if item.part_type:
+        if item.form.part:
             part = item.part()
             logprobs = {"logprobs": part["logprobs"]} if "logprobs" in part else {}
-            yield f"{item.deltas}.done", {**item.position, "text": item.text, **logprobs}
+            yield f"{item.form.deltas}.done", {**item.position, "text": item.text, **logprobs}
             yield "response.content_part.done", {**item.position, "part": part}
         else:
             yield (
-                f"{item.deltas}.done",
-                {**item.position, "name": item.fields["name"], item.text_field: item.text},
+                f"{item.form.deltas}.done",
+                {**item.position, "name": item.fields["name"], item.form.field: item.text},
             )
         yield "response.output_item.done", {"output_index": item.index, "item": item_json}
         self._output.append(item_json)
