@@ -250,6 +250,8 @@ class EngineClient(ABC):
     """Whether its first chunk has the ids of the prompt."""
     has_unmasked_logprobs: bool
     """Whether its log probabilities are those from before the mask, so that they tell the first choice."""
+    leaves_at_end = False
+    """Whether its connections are closed with the last chunk, and not used again."""
 
     def __init__(
         self,
@@ -323,6 +325,8 @@ class EngineClient(ABC):
             async for received in events:
                 async for chunk in read_in_turn(received, lambda data: _joined(read(data))):
                     yield chunk
+                    if self.leaves_at_end and chunk.finish_reason is not None:
+                        return
 
     def _fault(self, error: Any) -> EngineBroke | EngineRefused:
         """What an engine tells inside a stream: the request was bad, or had no room, or the engine broke off.

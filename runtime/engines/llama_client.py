@@ -88,6 +88,7 @@ class LlamaClient(EngineClient):
 
     repeats_prompts = False
     has_unmasked_logprobs = True
+    leaves_at_end = True  # llama-server ends connections after some requests, perhaps just as they are used
 
     def __init__(
         self,

@@ -5,7 +5,16 @@ from dataclasses import replace
 
 import pytest
 from pluginless_servers import LlamaStandIn, StockStandIn
-from remote_engines import REQUEST, SETTINGS, TOOLS, answer_of, events_of, llama_answering, remote_over
+from remote_engines import (
+    REQUEST,
+    SETTINGS,
+    TOOLS,
+    answer_of,
+    events_of,
+    llama_answering,
+    remote_over,
+    tokens_of,
+)
 from whole_outputs import text_of
 
 from compiler.response_format import ResponseFormat
@@ -152,3 +161,10 @@ async def test_a_draft_that_the_server_does_not_bring_on_is_broken(text):
         events = await events_of(remote, remote.request(lookup, selection=DRAFT))
         assert json.loads(text_of(events)) in texts
         assert len(events[-1].stats.selection.broken) == 1
+
+
+async def test_what_comes_behind_the_end_of_a_llama_servers_answer_is_not_read(text):
+    """It may be the end of the connection, which is no failure of the engine."""
+    ended = {"content": "", "tokens": [], "stop": True, "stop_type": "eos"}
+    client = llama_answering(text, {"content": "a", "tokens": [5]}, ended, {"error": {"message": "closed"}})
+    assert await tokens_of(client) == [5]
