@@ -4,9 +4,6 @@ By default httpx reads through anyio, which stops and resumes reading the socket
 each token by itself, and this would be a third of what reading one costs. asyncio's streams go on reading, up
 to a bound. What has come is handed on in small pieces, with turns for others between them: each chunk of an
 answer takes microseconds to parse, and may be a single byte.
-
-httpx's pool has locks of anyio, which suspend even where they are free. A request that was cancelled there
-left its connection in the pool, open and in use by nobody. asyncio's locks suspend only if somebody has them.
 """
 
 import asyncio
@@ -37,10 +34,7 @@ def engine_transport(
     *, verify: ssl.SSLContext | bool, limits: httpx.Limits
 ) -> httpx.AsyncHTTPTransport | None:
     """The transport to an engine; None, which stands for httpx's own, if the environment names a proxy."""
-    for name in ("connection", "http11"):
-        module: Any = import_module(f"httpcore._async.{name}")
-        assert hasattr(module, "AsyncLock"), "httpcore has other locks"
-        module.AsyncLock = asyncio.Lock
+    _use_locks_of_asyncio()
     if getproxies():
         return None
     transport = httpx.AsyncHTTPTransport(verify=verify, limits=limits)
@@ -48,6 +42,18 @@ def engine_transport(
     assert type(pool._network_backend).__name__ == "AutoBackend", "httpx has another pool"  # noqa: SLF001
     pool._network_backend = _Streams()  # noqa: SLF001
     return transport
+
+
+def _use_locks_of_asyncio() -> None:
+    """Give httpx's connections locks that do not suspend while they are free, in the whole process.
+
+    Those of anyio, which httpcore uses, do. A request that is cancelled there leaves its connection in the
+    pool for good: open, and in use by nobody. httpcore has no parameter for its locks.
+    """
+    for name in ("connection", "http11"):
+        module: Any = import_module(f"httpcore._async.{name}")
+        assert hasattr(module, "AsyncLock"), "httpcore has other locks"
+        module.AsyncLock = asyncio.Lock
 
 
 class _Stream(httpcore.AsyncNetworkStream):
