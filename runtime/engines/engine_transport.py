@@ -7,6 +7,7 @@ answer takes microseconds to parse, and may be a single byte.
 
 httpx's pool has locks of anyio, which suspend even where they are free. A request that was cancelled there
 left its connection in the pool, open and in use by nobody. asyncio's locks suspend only if somebody has them.
+A tunnel through a proxy may still be left open: httpcore does not close one whose beginning is cancelled.
 """
 
 import asyncio
