@@ -57,8 +57,8 @@ def adjust(logits: Tensor, sequences: list[Sequence], lengths: list[int] | None 
 def sample(masked: MaskedDistribution, sequences: list[Sequence]) -> list[SampledToken | None]:
     """One token per row of the distributions, which are overwritten; None for a row of NaN.
 
-    This waits for the device once, after all work for it has been queued. Then it copies the token ids, what
-    their steps are about, and the log probabilities if any sequence wants them.
+    This waits for the device once, for the token ids. What is known of their steps, log probabilities and
+    runners-up, if any sequence wants them, are copied after that.
     """
     if not sequences:
         return []
@@ -72,10 +72,10 @@ def sample(masked: MaskedDistribution, sequences: list[Sequence]) -> list[Sample
     chosen = _choose(probabilities, sequences, draws, rows)
     own_ids = chosen[: len(sequences)]
     logprobs = _logprobs(probabilities, own_ids, sequences)
-    runners_up = _runners_up(probabilities, own_ids, sequences)
     own_probability = probabilities.gather(1, own_ids[:, None])[:, 0]
     of_steps = torch.stack([masked.allowed_mass, masked.is_rescued.float(), own_probability])
     token_ids = torch.where(is_valid[rows], chosen, -1).tolist()
+    runners_up = _runners_up(probabilities, own_ids, sequences)
     values = _download(logprobs, sequences)
     parting = _parting_seeds(draws[len(sequences) :], token_ids)
     tokens: list[SampledToken | None] = []
@@ -224,7 +224,7 @@ def _runners_up(
     """By row, the most probable tokens beside the chosen one, where a population wants them.
 
     They come with the natural logarithms of their probabilities, the most probable first. Of equally probable
-    tokens, those with lower ids count. This waits for the device.
+    tokens, those with lower ids count.
     """
     searching = [row for row, sequence in enumerate(sequences) if sequence.num_runners_up]
     if not searching:

@@ -48,7 +48,8 @@ def _use_locks_of_asyncio() -> None:
     """Give httpx's connections locks that do not suspend while they are free, in the whole process.
 
     Those of anyio, which httpcore uses, do. A request that is cancelled there leaves its connection in the
-    pool for good: open, and in use by nobody. httpcore has no parameter for its locks.
+    pool for good: open, and in use by nobody. httpcore has no parameter for its locks. A tunnel through a
+    proxy may still be left open: httpcore does not close one that is cancelled while it begins.
     """
     for name in ("connection", "http11"):
         module: Any = import_module(f"httpcore._async.{name}")

@@ -271,8 +271,8 @@ class VerifiedOutput:
             assert written is not None, "the grammar allows what its closer writes"
             self._num_forced += 1
             events += self._feed([written])
-        if self.is_finished:  # by a stop string
-            return events
+            if self.is_finished:  # by a stop string
+                return events
         return [*events, *self._end(FinishReason.LENGTH, closed_by)]
 
     def _take(self, token: SampledToken) -> list[Event]:

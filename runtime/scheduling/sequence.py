@@ -120,6 +120,8 @@ class Sequence:
     """The seeds of other draws of its population that have written the same tokens so far."""
     num_runners_up: int = 0
     """How many of the most probable other tokens of each step its population wants."""
+    next_jump: int = 0
+    """Forced tokens are not looked for before the output has this many tokens."""
 
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
@@ -143,8 +145,6 @@ class Sequence:
     """The mask of the next token, once it is filled."""
     forced: Iterator[ForcedToken] | None = None
     """Tokens that the next steps write without the model."""
-    next_jump: int = 0
-    """Forced tokens are not looked for before the output has this many tokens."""
     token_counts: TokenCounts | None = None
     """The counts of its tokens, once a penalty needs them."""
     grammar_time: GrammarTime = field(default_factory=GrammarTime)

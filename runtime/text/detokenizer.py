@@ -1,7 +1,7 @@
 """From token ids to text, token by token, up to a stop string."""
 
 import codecs
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from compiler.syntax import Syntax
 from compiler.vocabulary import Vocabulary
@@ -72,6 +72,8 @@ class StopScanner:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
         self._held = ""
+        self._num_unstopped = 0
+        """How many of the held characters came while the text might not stop."""
         self.stop_string: str | None = None
 
     def feed(self, text: str, *, may_stop: bool = True) -> str:
@@ -79,19 +81,27 @@ class StopScanner:
         if self.stop_string is not None:
             return ""
         text = self._held + text
-        stops = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
-        if stops and may_stop:
+        num_unstopped = self._num_unstopped if may_stop else len(text)
+        if stops := list(self._ending_after(num_unstopped, text)):
             at, self.stop_string = min(stops)
             self._held = ""
             return text[:at]
         at = len(text) - max((overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[at:]
+        self._num_unstopped = max(0, num_unstopped - at)
         return text[:at]
 
     def finish(self) -> str:
         """The text that was held back: no stop string can come now."""
-        rest, self._held = self._held, ""
+        rest, self._held, self._num_unstopped = self._held, "", 0
         return rest
+
+    def _ending_after(self, num_characters: int, text: str) -> Iterator[tuple[int, str]]:
+        """The stop strings in a text that end after so many characters, and where each begins."""
+        for stop in self._stops:
+            at = text.find(stop, max(0, num_characters + 1 - len(stop)))
+            if at >= 0:
+                yield at, stop
 
 
 def overlap(text: str, pattern: str) -> int:

@@ -16,6 +16,7 @@ from runtime.engines import verified_output
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified
 from runtime.engines.verified_output import OutputState, Verification, VerifiedOutput
 from runtime.event_queue import EventQueue
+from runtime.events import FinishReason
 from runtime.request import GenerationRequest
 from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken
@@ -26,11 +27,13 @@ CALL = b'<tool_call>\n{"name": "set_color", "arguments": {"color": "red"}}\n</to
 DISTINCT = {"type": "array", "uniqueItems": True, "items": {"enum": ["a", "b"]}}
 
 
-def an_output(max_tokens, begun, num_logprobs=None):
+def an_output(max_tokens, begun, num_logprobs=None, stop=()):
     """An output over single bytes, of which a text has come already."""
     prepared = prepare(None)
     output = VerifiedOutput(
-        GenerationRequest("r", "m", (), constraint=compile_schema(SCHEMA), num_logprobs=num_logprobs),
+        GenerationRequest(
+            "r", "m", (), constraint=compile_schema(SCHEMA), num_logprobs=num_logprobs, stop=stop
+        ),
         0,
         [],
         max_tokens,
@@ -57,6 +60,14 @@ def test_a_token_that_the_budget_has_no_room_for_closes_the_output():
     assert output.state is OutputState.OVER_BUDGET
     output.close()
     assert bytes(output.ids) == b'"ab"'
+
+
+def test_a_stop_string_in_what_the_closer_writes_ends_the_output_once():
+    """The queue of the request counted each end as that of a choice, and the client waited for ever."""
+    output = an_output(100, b'"', stop=("a",))
+    output.take([SampledToken(ord("x"))])
+    (end,) = output.close()
+    assert (end.reason, end.stop_string, bytes(output.ids)) == (FinishReason.STOP, "a", b'"a')
 
 
 def test_the_closer_admits_no_token_outside_the_grammar():

@@ -92,6 +92,18 @@ def test_only_what_may_become_a_stop_string_is_held_back(stops, pieces, settled)
     assert scanner.stop_string == stops[0]
 
 
+@pytest.mark.parametrize("stops", [("aa",), ("ab", "abba"), ("ba", "aab"), ("b", "abab", "bba")])
+def test_a_stop_string_that_ends_where_the_text_may_not_stop_is_text(stops):
+    """Also if it is held back, as the beginning of another one: that one may end where the text may stop."""
+    for text, num_unstopped in product(map("".join, product("ab", repeat=7)), range(8)):
+        ends = [end for end in range(num_unstopped + 1, 8) if text[:end].endswith(stops)]
+        starts = [ends[0] - len(stop) for stop in stops if ends and text[: ends[0]].endswith(stop)]
+        scanner = StopScanner(stops)
+        fed = [scanner.feed(letter, may_stop=at >= num_unstopped) for at, letter in enumerate(text)]
+        assert "".join([*fed, scanner.finish()]) == text[: min(starts, default=7)], (text, num_unstopped)
+        assert (scanner.stop_string is None) == (not starts)
+
+
 def test_an_overlap_is_the_longest_beginning_that_a_text_ends_with():
     texts = ["".join(letters) for length in range(6) for letters in product("ab", repeat=length)]
     for text, pattern in product(texts, texts):
