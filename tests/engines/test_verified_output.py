@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from remote_engines import TOOLS
+from vocabularies import with_tokens
 
 from compiler import ResponseFormat, compile_format, compile_schema, compile_toolset
 from compiler.linker.linker import link
@@ -57,6 +58,22 @@ def test_a_token_that_the_budget_has_no_room_for_closes_the_output():
     assert output.state is OutputState.OVER_BUDGET
     output.close()
     assert bytes(output.ids) == b'"ab"'
+
+
+def test_a_token_that_only_the_mask_lacks_is_refused_once_and_written_by_others():
+    """Xgrammar leaves some tokens out of masks; an engine that masks by itself may write them."""
+    prepared = prepare(with_tokens("b:", "bab:"))
+    request = GenerationRequest(
+        "r", "m", (), constraint=compile_schema({"const": "bab:"}, tokenizer=prepared)
+    )
+    verification = Verification(prepared, TokenBytes(prepared.vocabulary), checks_masks=True)
+    output = VerifiedOutput(request, 0, [], 9, verification, is_thinking=False)
+    left_out = prepared.vocabulary.tokens.index(b"bab:")
+    output.take(map(SampledToken, [ord('"'), left_out]))
+    assert (output.state, output.refused_ids) == (OutputState.REFUSED, [left_out])
+    output.resume()
+    output.take(map(SampledToken, b'bab:"'))
+    assert (output.is_finished, bytes(output.ids)) == (True, b'"bab:"')
 
 
 def test_the_closer_admits_no_token_outside_the_grammar():
