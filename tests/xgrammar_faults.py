@@ -1,4 +1,4 @@
-"""Faults of xgrammar that Callgate works around, and the versions that have them."""
+"""Faults of xgrammar, and the versions that have them."""
 
 from importlib.metadata import version
 
@@ -9,3 +9,9 @@ mended_in_0_2_9 = pytest.mark.skipif(
     reason="xgrammar 0.2.9 mended it; the way around it can go once pyproject.toml asks for that version",
 )
 """Marks a test that shows a fault of xgrammar 0.2.8."""
+leaves_tokens_out = pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="masks of xgrammar 0.2.8 and 0.2.9 lack some tokens that the matcher takes and that end as others do",
+)
+"""Marks a test of masks that would have every such token."""

@@ -158,18 +158,26 @@ def outer_reading(document: Any, disputed: TextsByFormat) -> Any:
 def check_lengths(schemas: Collection[AppliedSchema], draft: int) -> None:
     """Refuse a format below a negation if a `minLength` asks for more characters than its texts may have.
 
-    Canonicalization would take the format for one that no text has.
+    Canonicalization would take the format for one that no text has. A `minLength` for another key does not
+    count.
 
     Raises:
         UnsupportedSchema: there is one.
     """
-    lengths = [each.schema.get("minLength") for each in schemas]
-    least = max((length for length in lengths if isinstance(length, int | float)), default=0)
+    least: dict[LastStep, float] = {}
+    for each in schemas:
+        if isinstance(length := each.schema.get("minLength"), int | float):
+            least[each.last_step] = max(length, least.get(each.last_step, 0))
+    if not least:
+        return
     for each in below_negations(schemas):
-        name = str(each.schema.get("format"))
-        if is_known(name, draft) and least > _LONGEST.get(name, least):
+        name, step = str(each.schema.get("format")), each.last_step
+        if name not in _LONGEST or not is_known(name, draft):
+            continue
+        length = max(least.values()) if step is None else max(least.get(None, 0), least.get(step, 0))
+        if length > _LONGEST[name]:
             reason = (
-                f"is asked about texts of at least {least} characters, and not all validators agree on these"
+                f"is asked about texts of at least {length} characters, and not all validators agree on these"
             )
             suggestion = f"Lower minLength to {_LONGEST[name]}, or use `pattern` instead."
             raise UnsupportedSchema(child(each.pointer, "format"), "format", reason, suggestion)
@@ -178,9 +186,9 @@ def check_lengths(schemas: Collection[AppliedSchema], draft: int) -> None:
 def _of_format(schema: Mapping[str, Any], disputed: TextsByFormat) -> tuple[str, ...]:
     """The disputed texts of a schema's format; none if its `allOf` is no list, so that it is not valid."""
     name = schema.get("format")
-    return (
-        disputed.get(name, ()) if isinstance(name, str) and isinstance(schema.get("allOf", []), list) else ()
-    )
+    if not isinstance(name, str) or not isinstance(schema.get("allOf", []), list):
+        return ()
+    return disputed.get(name, ())
 
 
 def _by_format(

@@ -94,16 +94,17 @@ def _disputed(pointer: str, reached: _Schemas, *, has_negation: bool) -> Iterato
 
 def _check_conditions(applied: Mapping[str, _Schemas]) -> None:
     """Refuse an `if` with alternatives, where `unevaluated*` depends on what it evaluates."""
+    conditions = {pointer: child(pointer, "if") for pointer in applied}
+    divided = {
+        pointer: condition
+        for pointer, condition in conditions.items()
+        if any(schema.keys() & _DIVIDING for schema in applied.get(condition, {}).values())
+    }
     for pointer, reached in applied.items():
-        if _unevaluated_keyword(reached[pointer]) is None:
-            continue
-        for condition in (child(place, "if") for place, schema in reached.items() if "if" in schema):
-            if any(schema.keys() & _DIVIDING for schema in applied.get(condition, {}).values()):
-                reason = (
-                    "has alternatives inside, so that it is not known what it evaluates for `unevaluated*`"
-                )
-                suggestion = "Write its cases as `anyOf`, or list the keys or items without `unevaluated*`."
-                raise UnsupportedSchema(condition, "if", reason, suggestion)
+        if _unevaluated_keyword(reached[pointer]) and (found := divided.keys() & reached.keys()):
+            reason = "has alternatives inside, so that it is not known what it evaluates for `unevaluated*`"
+            suggestion = "Write its cases as `anyOf`, or list the keys or items without `unevaluated*`."
+            raise UnsupportedSchema(divided[min(found)], "if", reason, suggestion)
 
 
 def _check_end(applied: Mapping[str, _Schemas]) -> None:

@@ -343,3 +343,22 @@ def test_texts_longer_than_the_format_may_be_of_it(schema, place, disputed):
     assert refused.value.pointer == f"{place}/format"
     lower = json.loads(re.sub('"minLength": [0-9]+', '"minLength": 2', json.dumps(schema)))
     assert not compile_schema(lower).accepts(json.dumps(disputed))
+
+
+@pytest.mark.parametrize(
+    "alternative", [{"properties": {"id": {"format": "uuid"}}}, {"$ref": "#/$defs/a"}], ids=str
+)
+def test_a_length_that_is_asked_for_at_another_key_is_not_that_of_the_format(alternative):
+    schema = {
+        "properties": {
+            "prompt": {"type": "string", "minLength": 50},
+            "target": {"oneOf": [{"type": "object", **alternative}, {"type": "null"}]},
+        },
+        "$defs": {"a": {"properties": {"id": {"format": "uuid"}}}},
+    }
+    compiled = compile_schema(schema)
+    assert compiled.accepts(json.dumps({"target": {"id": URN[9:]}}))
+    assert not compiled.accepts(json.dumps({"target": {"id": URN}}))
+    schema["properties"]["target"]["additionalProperties"] = {"minLength": 50}
+    with pytest.raises(UnsupportedSchema, match="Lower minLength to 36"):
+        compile_schema(schema)

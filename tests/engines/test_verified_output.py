@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from remote_engines import TOOLS
+from vocabularies import with_tokens
 
 from compiler import ResponseFormat, compile_format, compile_schema, compile_toolset
 from compiler.linker.linker import link
@@ -68,6 +69,22 @@ def test_a_stop_string_in_what_the_closer_writes_ends_the_output_once():
     output.take([SampledToken(ord("x"))])
     (end,) = output.close()
     assert (end.reason, end.stop_string, bytes(output.ids)) == (FinishReason.STOP, "a", b'"a')
+
+
+def test_a_token_that_only_the_mask_lacks_is_refused_once_and_written_by_others():
+    """Xgrammar leaves some tokens out of masks; an engine that masks by itself may write them."""
+    prepared = prepare(with_tokens("b:", "bab:"))
+    request = GenerationRequest(
+        "r", "m", (), constraint=compile_schema({"const": "bab:"}, tokenizer=prepared)
+    )
+    verification = Verification(prepared, TokenBytes(prepared.vocabulary), checks_masks=True)
+    output = VerifiedOutput(request, 0, [], 9, verification, is_thinking=False)
+    left_out = prepared.vocabulary.tokens.index(b"bab:")
+    output.take(map(SampledToken, [ord('"'), left_out]))
+    assert (output.state, output.refused_ids) == (OutputState.REFUSED, [left_out])
+    output.resume()
+    output.take(map(SampledToken, b'bab:"'))
+    assert (output.is_finished, bytes(output.ids)) == (True, b'"bab:"')
 
 
 def test_the_closer_admits_no_token_outside_the_grammar():
