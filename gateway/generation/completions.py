@@ -192,10 +192,10 @@ class Completions:
         request = replace(request, timeout_s=deadline.remaining_s())
         try:
             prompt_ids = await self._runtime.prompt_ids(request)
-            if must_fit and len(prompt_ids) >= model.context_length:
-                raise PromptTooLong(len(prompt_ids), model.context_length)
         except PromptTooLong as error:
             raise _with_remedy(error, request.tools, found) from error
+        if must_fit and len(prompt_ids) >= model.context_length:
+            raise _with_remedy(PromptTooLong(len(prompt_ids), model.context_length), request.tools, found)
         return prompt_ids
 
     async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
