@@ -161,7 +161,7 @@ OPERATIONS: Mapping[str, Operation] = {
         models.ChatCompletion, "ChatRequest", events=(models.ChatChunk, registry.OpenAIErrorBody)
     ),
     "create_response": _model(
-        responses.Response, "ResponseRequest", gateway.UnknownPrevious, events=responses.RESPONSE_EVENTS
+        responses.Response, "ResponseRequest", gateway.UnknownPrevious, events=(responses.ResponseEvent,)
     ),
     "count_response_tokens": _prompt(
         responses.ResponseInputTokens, "ResponseRequest", gateway.UnknownPrevious
@@ -180,7 +180,7 @@ OPERATIONS: Mapping[str, Operation] = {
         (gateway.UnknownResponse, toolspecs.StoreError, gateway.InvalidField),
     ),
     "create_message": _model(
-        messages.Message, "MessageRequest", events=(*messages.MESSAGE_EVENTS, registry.AnthropicErrorBody)
+        messages.Message, "MessageRequest", events=(messages.MessageEvent, registry.AnthropicErrorBody)
     ),
     "count_message_tokens": _prompt(models.InputTokens, "MessageRequest"),
     "text_completions": _model(

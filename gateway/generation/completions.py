@@ -180,14 +180,23 @@ class Completions:
             return await self._prompt_ids(turn, model, found, deadline)
 
     async def _prompt_ids(
-        self, turn: Turn, model: ModelCard, found: FoundTools, deadline: Deadline
+        self, turn: Turn, model: ModelCard, found: FoundTools, deadline: Deadline, *, must_fit: bool = False
     ) -> list[int]:
+        """The token ids of the prompt.
+
+        Raises:
+            PromptTooLong: the prompt must fit into the model's context and does not, or is so long that the
+                runtime does not even tokenize it.
+        """
         request = generation_request(turn, model, found, None)
         request = replace(request, timeout_s=deadline.remaining_s())
         try:
-            return await self._runtime.prompt_ids(request)
+            prompt_ids = await self._runtime.prompt_ids(request)
         except PromptTooLong as error:
             raise _with_remedy(error, request.tools, found) from error
+        if must_fit and len(prompt_ids) >= model.context_length:
+            raise _with_remedy(PromptTooLong(len(prompt_ids), model.context_length), request.tools, found)
+        return prompt_ids
 
     async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
         """The model that the turn names, and the toolset that the model's name may contain.
@@ -214,7 +223,7 @@ class Completions:
         try:
             await asyncio.wait({looking_up}, timeout=QUICK_LOOKUP_S)
             if not looking_up.done() and turn.prompt is None and not turn.truncates:
-                await self._prompt_ids(turn, model, found, deadline)
+                await self._prompt_ids(turn, model, found, deadline, must_fit=True)
             return await looking_up
         finally:
             looking_up.cancel()

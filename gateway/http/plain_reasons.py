@@ -25,6 +25,8 @@ _KINDS: Mapping[str, str] = {
     "object": "an object",
     "str": "a text",
 }
+_FOUND: Mapping[str, str] = {**_KINDS, "NoneType": "null", "dict": "an object", "list": "a list"}
+"""What was found: in the place of a tag, msgspec names the type of Python."""
 URL_PATTERN = r"^https?://[^/\s]+"
 TOOLSET_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,63}(?!\n)$"
 TENANT_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}(?!\n)$"
@@ -48,7 +50,7 @@ _PARTS: Mapping[str, str] = {"array": "item", "object": "member", "str": "charac
 
 _EXPECTED = re.compile(
     r"Expected `(?P<kinds>[a-z]+(?: \| [a-z]+)*)`"
-    r"(?:, got `(?P<found>[a-z]+)`"
+    r"(?:, got `(?P<found>[A-Za-z]+)`"
     r"| (?P<bound>[<>]=?) (?P<limit>\S+)"
     r"| of length (?P<length>[<>]=?) (?P<size>[0-9]+)"
     r"| matching regex (?P<pattern>.+))?"
@@ -81,7 +83,7 @@ def plain(reason: str, *, is_typed: bool = True) -> str:
     *some, last = (_KINDS[kind] for kind in kinds if is_typed or kind != "null")
     expectation = f"it must be {', '.join(some)} or {last}" if some else f"it must be {last}"
     if match["found"] and is_typed:
-        return f"{expectation}, not {_KINDS.get(match['found'], match['found'])}"
+        return f"{expectation}, not {_FOUND.get(match['found'], match['found'])}"
     if match["bound"]:
         return f"{expectation}, {_BOUNDS[match['bound']]} {match['limit']}"
     return f"{expectation} that matches {match['pattern']}" if match["pattern"] else expectation

@@ -111,6 +111,20 @@ def test_an_answer_with_a_field_too_many_is_told():
     assert closed({"type": "object", "properties": {}})["additionalProperties"] is False
 
 
+@pytest.mark.parametrize(
+    ("path", "kind", "name"),
+    [
+        ("/v1/responses", "response.output_item.added", "ResponseOutputItemAdded"),
+        ("/v1/messages", "content_block_stop", "ContentBlockStop"),
+    ],
+)
+def test_the_type_of_an_event_tells_its_schema(path, kind, name):
+    content = document()["paths"][path]["post"]["responses"]["200"]["content"]
+    events, *_ = content["text/event-stream"]["x-item-schema"]["anyOf"]
+    assert events["discriminator"]["propertyName"] == "type"
+    assert events["discriminator"]["mapping"][kind] == f"#/components/schemas/{name}"
+
+
 def test_errors_are_those_of_the_route():
     responses = operation_of("put", "/v1/toolsets/a")["responses"]
     assert "`stale_revision`" in responses["412"]["description"]

@@ -54,7 +54,10 @@ async def test_what_is_compiled_is_served(client):
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (503, "compiling_unfinished")
 
 
-async def test_nothing_more_is_compiled_for_a_prompt_that_is_too_long(client_with, runtime, monkeypatch):
+@pytest.mark.parametrize("is_tokenized", [False, True])
+async def test_nothing_more_is_compiled_for_a_prompt_that_is_too_long(
+    client_with, runtime, monkeypatch, is_tokenized
+):
     """Otherwise a thousand tools would be compiled for half a minute before the client is told."""
     num_stopped = 0
 
@@ -66,6 +69,8 @@ async def test_nothing_more_is_compiled_for_a_prompt_that_is_too_long(client_wit
             num_stopped += 1
 
     async def prompt_ids(request):
+        if is_tokenized:
+            return [7] * 512  # as many as the context has
         raise PromptTooLong(900 * len(request.tools), 512)
 
     monkeypatch.setattr(ThreadPool, "run", compile_for_ever)

@@ -339,6 +339,16 @@ MENDED = [
     ({"response_format": {}}, "response_format.type", "it is one of 'text', 'json_object'"),
     ({"n": 0}, "n", "it must be a whole number, at least 1"),
     ({"stop": [1]}, "stop[0]", "it must be a text, not a whole number"),
+    (
+        {"messages": [{**USER, "content": [{"type": None}]}]},
+        "messages[0].content[0].type",
+        "a text, not null; expected 'text'",
+    ),
+    (
+        {"messages": [{**USER, "content": [{"type": {}}]}]},
+        "messages[0].content[0].type",
+        "a text, not an object; expected",
+    ),
     ({"response_format": "json"}, "response_format", "'json_schema', 'regex', 'choice', 'grammar'"),
     ({"messages": [{"role": "usr"}]}, "messages[0].role", "did you mean 'user'?"),
     ({"messages": [{"role": "user", "contnt": ""}]}, "messages[0].contnt", "did you mean 'content'?"),

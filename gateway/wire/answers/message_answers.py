@@ -1,11 +1,11 @@
 """The answers of `POST /v1/messages`, and the events of its stream."""
 
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
 from gateway.wire.answers.extension import Extension
-from gateway.wire.answers.tagged_structs import Row, tagged_structs
+from gateway.wire.answers.tagged_unions import Row, tagged_union
 
 
 class TextBlock(Struct, tag_field="type", tag="text"):
@@ -103,13 +103,12 @@ _DELTAS: tuple[Row, ...] = (
     ("signature_delta", "The signature of a thought, which is empty.", {"signature": str}),
     ("input_json_delta", "More JSON text of an input.", {"partial_json": str}),
 )
-_DELTA: Any = Union[tagged_structs(_DELTAS, __name__)]  # noqa: UP007 - it is made of a tuple
 
 _EVENTS: tuple[Row, ...] = (
     ("message_start", "A message begins.", {"message": Message}),
     ("ping", "An event without a meaning, after the first one.", {}),
     ("content_block_start", "A block begins.", {"index": int, "content_block": Block}),
-    ("content_block_delta", "More of a block.", {"index": int, "delta": _DELTA}),
+    ("content_block_delta", "More of a block.", {"index": int, "delta": tagged_union(_DELTAS, __name__)}),
     ("content_block_stop", "A block is whole.", {"index": int}),
     (
         "message_delta",
@@ -118,4 +117,4 @@ _EVENTS: tuple[Row, ...] = (
     ),
     ("message_stop", "A message is whole.", {}),
 )
-MESSAGE_EVENTS = tagged_structs(_EVENTS, __name__)
+MessageEvent = tagged_union(_EVENTS, __name__)

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from gateway.wire.answers.extension import Extension
 from gateway.wire.answers.model_answers import CachedTokens, ReasoningTokens, TopLogprobs
 from gateway.wire.answers.registry_answers import OpenAIError
-from gateway.wire.answers.tagged_structs import Row, tagged_structs
+from gateway.wire.answers.tagged_unions import Row, tagged_union
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -179,8 +179,7 @@ _EVENTS: tuple[Row, ...] = (
 )
 """The type of each event of a stream, what it says, and its fields besides its number."""
 
-
-RESPONSE_EVENTS = tagged_structs(
+ResponseEvent = tagged_union(
     ((kind, says, {"sequence_number": int, **fields}) for kind, says, fields in _EVENTS), __name__
 )
 
