@@ -183,7 +183,7 @@ def test_an_engine_that_is_killed_while_it_answers_is_named(engine, client):
         lines = [line for line in response.iter_lines() if line]
     assert server.url.removeprefix("http://") in lines[-1], (len(lines), lines[-3:])
     assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "engine_failed"
-    wait_for(lambda: client.get("/readyz").status_code == 503)
-    refused = client.post("/v1/chat/completions", json=body)
-    assert refused.status_code == 503
-    assert "cannot be reached" in client.get("/readyz").json()["reason"]
+    # While a killed process is torn down, it may still take connections, and resets them.
+    wait_for(lambda: "cannot be reached" in client.get("/readyz").json().get("reason", ""))
+    assert client.get("/readyz").status_code == 503
+    assert client.post("/v1/chat/completions", json=body).status_code == 503
