@@ -374,8 +374,8 @@ class SourceMap:
             for pointer, paths in paths_of.items()
             if len(paths) == 1 and paths[0] and isinstance(self.at(pointer), dict) and not fits(pointer)
         }
-        merged = {siblings for siblings in {*map(_around, unfit)} if self._are_all_unfit(siblings, unfit)}
-        unfit = {pointer for pointer in unfit if _around(pointer) not in merged}
+        merged = {siblings for siblings in {*map(_parent, unfit)} if self._are_all_unfit(siblings, unfit)}
+        unfit = {pointer for pointer in unfit if _parent(pointer) not in merged}
         if not unfit:
             return location
         last = [
@@ -422,6 +422,6 @@ class SourceMap:
         return isinstance(listed, list) and all(f"{siblings}/{i}" in unfit for i in range(len(listed)))
 
 
-def _around(pointer: str) -> str:
-    """The pointer of what a schema is in."""
+def _parent(pointer: str) -> str:
+    """The pointer of what holds a schema: for an alternative, the list of alternatives."""
     return pointer.rpartition("/")[0]

@@ -8,10 +8,11 @@ from compiler.guard.cursor import JsonCursor
 from compiler.guard.key_marks import has_mark
 from compiler.guard.open_containers import OpenContainer
 from compiler.guard.tagged_cursor import Cursor
+from compiler.tagged_values import JSON_BLANKS
 
 PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
 """Pieces of a JSON text: each completes at most one element, and begins an element only at its own start."""
-BLANKS = b" \t\r\n"
+BLANKS = JSON_BLANKS.encode()
 _MOST_CHANGED = 3
 """The containers that a piece may change: one is closed, or gets an element, and the one around it."""
 
