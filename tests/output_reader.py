@@ -113,9 +113,8 @@ class OutputReader:
         if not self._read_call(lead):
             return False
         if syntax.separator is not None:
-            while self._rest.startswith(syntax.separator + syntax.begin) and self._read_call(
-                syntax.separator
-            ):
+            begin = syntax.separator + syntax.begin
+            while self._rest.startswith(begin) and self._read_call(syntax.separator):
                 pass
         self._take(syntax.closing)
         return True
@@ -197,7 +196,6 @@ def _places(text: str, end: str) -> Iterator[int]:
 
 def _unescaped(inside: str) -> str | None:
     try:
-        name = json.loads(f'"{inside}"')
+        return str(json.loads(f'"{inside}"'))
     except ValueError:
         return None
-    return name if isinstance(name, str) else None

@@ -32,13 +32,7 @@ from compiler.output_parts import CallStart
 from runtime.engines.client import EngineChunk, EngineClient, ServedModel
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.sent_grammars import SentGrammars
-from runtime.errors import (
-    CanaryUnfinished,
-    EngineBroke,
-    EngineFault,
-    EngineFull,
-    GrammarNotStored,
-)
+from runtime.errors import CanaryUnfinished, EngineBroke, EngineFault, EngineFull, GrammarNotStored
 from runtime.request import Sampling
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import LoadedTokenizer

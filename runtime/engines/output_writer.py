@@ -4,7 +4,8 @@ begin      Write the forced text. It goes to the engine with the prompt, and to 
            tokens. If the engine is full or fails before, the client gets the status of an error.
 publish    Make sure that engines can read the grammar.
 ask        Ask an engine to continue, verify each token, and repeat until the output ends:
-- an engine that breaks off is replaced, unless the one before it had written nothing either;
+- an engine that breaks off is replaced, unless it wrote nothing after another one that broke off, or is the
+  eighth;
 - one that has no room is replaced as long as there are others; then an output that has begun waits for room
   (`runtime.engines.tries`);
 - an engine that leaves the grammar is asked again, a few times;

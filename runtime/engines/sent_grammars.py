@@ -82,7 +82,7 @@ class SentGrammars(ABC):
     def of_lookup(self, lookup: GrammarLookup, written_ids: tuple[int, ...]) -> str | None:
         """The text to send for the rest of an output of a grammar, after the tokens written so far."""
 
-    def watch(self, engine: str) -> PluginWatch | None:  # noqa: ARG002 - it has a name for errors
+    def watch(self, engine: str) -> PluginWatch | None:  # noqa: ARG002 - errors of a watch name it
         """A watch for signs that the engine could not read the text; None if there are no such signs."""
         return None
 

@@ -118,18 +118,6 @@ def test_a_constant_that_may_be_absent_tells_nothing_apart():
     assert compiled.accepts('{"x": "1", "y": 2}')
 
 
-def test_what_alternatives_refer_to_is_read_once():
-    """Otherwise, where each of 30 parts has 30 parts, and so on, the last ones are read on 810,000 paths."""
-    chain = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 30} for i in range(4)}
-    schema = {"$defs": {**chain, "d4": {}}, "anyOf": [{**A, "$ref": "#/$defs/d0"}, B]}
-    source_map = SourceMap(schema)
-    read = []
-    source_map.without_excluded(source_map.root, lambda part: read.append(part) or False)
-    assert (
-        len(read) == 3 + 4 * (1 + 30) + 1
-    )  # the root, its alternatives, four times 30 parts, and the last one
-
-
 def test_equal_objects_of_two_alternatives_have_one_text_where_items_are_distinct():
     """A guard compares texts. The first declares y before x, and is excluded by one of the others only."""
     first = alternative({"const": "b"}, ["z"], y={}, x={}, z={})

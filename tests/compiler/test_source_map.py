@@ -70,4 +70,4 @@ def test_each_schema_is_asked_once_whether_an_object_satisfies_it():
     source_map = SourceMap(schema)
     asked = []
     assert source_map.without_excluded(source_map.root, asked.append) is source_map.root
-    assert len(asked) == len(source_map.root.pointers)
+    assert sorted(asked) == sorted(set(source_map.root.pointers))

@@ -152,12 +152,12 @@ def drive(engine, sequences, rng, *, disturb=lambda live: None):
         while pending and (not engine.has_work or rng.random() < 0.4):
             outputs[pending[0]] = []
             engine.add(pending.pop(0))
-        live = [first for first, told in outputs.items() if not (told and told[-1].is_last)]
+        live = [first for first, received in outputs.items() if not (received and received[-1].is_last)]
         disturb(live)
         for output in engine.step(lambda: disturb(live)):  # noqa: B023 - called in this step
-            told = outputs[output.sequence.first]
-            assert not (told and told[-1].is_last)
-            told.append(output)
+            received = outputs[output.sequence.first]
+            assert not (received and received[-1].is_last)
+            received.append(output)
         engine.check_integrity()
         assert not engine.runner.misread
     assert engine.pool.num_free == engine.pool.num_usable

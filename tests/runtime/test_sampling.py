@@ -27,9 +27,8 @@ def sample_all(logits, rows):
     """What the engine does, without a mask."""
     logits = logits.clone()
     adjust(logits, rows)
-    return sample(
-        MaskedDistribution(logits.softmax(dim=1), torch.ones(len(rows)), torch.zeros(len(rows))), rows
-    )
+    unmasked = MaskedDistribution(logits.softmax(dim=1), torch.ones(len(rows)), torch.zeros(len(rows)))
+    return sample(unmasked, rows)
 
 
 def sample_one(logits, sampling=None, **options):
