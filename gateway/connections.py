@@ -113,7 +113,7 @@ class LimitedConnection(h11.Connection):
         self.is_paused = False
         """Whether the last request is whole and waits for its answer; what follows it is not parsed yet."""
         self.lingers = True
-        """Whether a body is read after an answer that closes the connection."""
+        """Whether a body is read after an answer that closes the connection; not if the server ends first."""
         self._num_chunks = 0
         self._num_bytes = 0
 
@@ -223,8 +223,9 @@ class LimitedProtocol(H11Protocol):
         its next request would get no answer, and could not know whether the gateway has done what it asked.
         """
         self.timeout_keep_alive = LAST_REQUEST_S
-        self.conn.lingers = self.cycle is None or self.cycle.response_complete
-        if self.cycle is None or self.cycle.response_complete:
+        is_answered = self.cycle is None or self.cycle.response_complete
+        self.conn.lingers = is_answered
+        if is_answered:
             self._close_unless_used()
         elif not self.cycle.response_started:
             self.cycle.default_headers = [*self.cycle.default_headers, CLOSE_HEADER]

@@ -1,9 +1,8 @@
 r"""The formats and sizes of images, read from their headers.
 
-They are checked, because an engine decodes whatever it gets. A
-decoded image takes three bytes or more per pixel, and a PNG of 20 KB may have 180 million pixels. So the size
-is checked before an engine sees the image. Engines' image libraries recognise dozens of other formats by
-their first bytes; some of those run programs.
+An engine decodes whatever it gets. A decoded image takes three bytes or more per pixel, and a PNG of 20 KB
+may have 180 million pixels. So the size is checked before an engine sees the image. Engines' image libraries
+recognise dozens of other formats by their first bytes; some of those run programs.
 
 >>> num_pixels(b"GIF89a\x02\x00\x03\x00\x00\x00\x00\x2c\x00\x00\x00\x00\x02\x00\x03\x00\x00")
 6

@@ -57,7 +57,7 @@ def _own_fields(tool: Any, reader: FieldReader) -> Any:
 
 
 def check_types(documents: list[Any], known: tuple[str, ...], reason: str) -> None:
-    """Raise InvalidField if a tool is of another type than these, or of none: one that a server would run."""
+    """Raise InvalidField if a tool has a type that is not `known`. A server would have to run such a tool."""
     for number, document in enumerate(documents):
         kind = document.get("type") if isinstance(document, dict) else None
         if kind is not None and kind not in known:

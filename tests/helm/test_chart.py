@@ -136,9 +136,7 @@ def test_no_pod_runs_as_root_writes_to_its_image_or_inherits_service_variables(v
         spec = template["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert spec["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch", (
-            "large volumes mount at once"
-        )
+        assert spec["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
         assert spec["automountServiceAccountToken"] is False
         assert spec["enableServiceLinks"] is False
         for container in [*spec.get("initContainers", []), *spec["containers"]]:

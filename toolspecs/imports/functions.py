@@ -28,7 +28,7 @@ from toolspecs.nearest import shorten
 from toolspecs.tool import Tool
 
 _MAX_WHOLE_DIGITS = 20
-"""Up to so many digits before its point, a decimal has bounds. No number that is written has more."""
+"""A decimal with more digits before its point gets no bounds. Grammars write no such numbers anyway."""
 
 
 def import_functions(title: str, objects: Mapping[str, Any]) -> Imported:

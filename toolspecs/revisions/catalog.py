@@ -122,7 +122,9 @@ class Catalog:
     async def check_precondition(
         self, name: str, precondition: Precondition, *, must_exist: bool = False
     ) -> None:
-        """Raise what a write would raise now for the name and the precondition, before a body is read.
+        """Raise what a write under the precondition would raise now, before its body is read.
+
+        A write without a precondition is not checked.
 
         Raises:
             InvalidName: no toolset can have this name.

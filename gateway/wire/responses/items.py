@@ -10,14 +10,7 @@ import msgspec
 from gateway.errors import InvalidField
 from gateway.generation.custom_inputs import call_with_input
 from gateway.wire.field_reader import FieldReader
-from gateway.wire.message_parts import (
-    Part,
-    RefusalPart,
-    ShownImage,
-    TextPart,
-    images_of,
-    text_of,
-)
+from gateway.wire.message_parts import Part, RefusalPart, ShownImage, TextPart, images_of, text_of
 from gateway.wire.tools_and_calls import check_arguments, check_result
 from runtime.request import Message
 from toolspecs.tool import ToolCall
